@@ -1,0 +1,98 @@
+"""tvm_fusion: operator fusion for Apache TVM on NVIDIA GPUs, as a plugin.
+
+>>> import tvm_fusion as tf
+>>> seq = tvm.transform.Sequential(
+...     [relax.transform.LegalizeOps(), tf.OperatorFusion()])  # doctest: +SKIP
+
+Public names are imported when they are first used, so that ``import tvm`` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import analysis, codegen, policy, transform, workloads
+    from .analysis import ClassicKind, DataflowGraph, Op, OpKind
+    from .errors import (
+        GraphError,
+        LimitsError,
+        ModelError,
+        PolicyError,
+        TargetError,
+        TVMFusionError,
+    )
+    from .limits import Limits
+    from .planning import Plan
+    from .policy import Decision, Group, Partition, Policy, Reason, register_policy
+    from .trace import Trace, record
+    from .transform import OperatorFusion
+
+_HOME = {
+    "ClassicKind": "analysis",
+    "DataflowGraph": "analysis",
+    "Decision": "policy",
+    "GraphError": "errors",
+    "Group": "policy",
+    "Limits": "limits",
+    "LimitsError": "errors",
+    "ModelError": "errors",
+    "Op": "analysis",
+    "OpKind": "analysis",
+    "OperatorFusion": "transform",
+    "Partition": "policy",
+    "Plan": "planning",
+    "Policy": "policy",
+    "PolicyError": "errors",
+    "Reason": "policy",
+    "TVMFusionError": "errors",
+    "TargetError": "errors",
+    "Trace": "trace",
+    "record": "trace",
+    "register_policy": "policy",
+}
+_MODULES = ("analysis", "codegen", "policy", "transform", "workloads")
+
+__all__ = [
+    "ClassicKind",
+    "DataflowGraph",
+    "Decision",
+    "GraphError",
+    "Group",
+    "Limits",
+    "LimitsError",
+    "ModelError",
+    "Op",
+    "OpKind",
+    "OperatorFusion",
+    "Partition",
+    "Plan",
+    "Policy",
+    "PolicyError",
+    "Reason",
+    "TVMFusionError",
+    "TargetError",
+    "Trace",
+    "analysis",
+    "codegen",
+    "policy",
+    "record",
+    "register_policy",
+    "transform",
+    "workloads",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,410 @@
+"""The dataflow graph of a Relax dataflow block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from ..errors import TVMFusionError
+from .blocks import element_bytes, static_product, vars_of
+from .graph import DataflowGraph, Op
+from .op_kind import OpKind
+from .primfunc import OP_KIND_ATTR, describe
+
+_CALL_TIR = "relax.call_tir"
+_CALL_TIR_INPLACE = "relax.call_tir_inplace"
+
+#: The attribute by which a finished group is known.
+GROUP_ATTR = "tvm_fusion.group"
+
+
+@dataclass
+class BlockGraph:
+    """A dataflow block, the graph of its ops, and how the two belong together.
+
+    Parameters
+    ----------
+    bindings : list of relax.Binding
+        The bindings of the block, in order.
+    graph : DataflowGraph
+        One op for each binding that does work or must keep its place. Tuple fields belong to the
+        op that made the tuple; the tuple of results is no op, what it holds are outputs.
+    binding_of : list of int
+        For each op the index of its binding.
+    fields_of : dict of int to list of int
+        For each op the indices of the bindings that take fields of its result.
+    uses : list of list of relax.Var
+        For each binding the variables it reads.
+    order : list of (int, int)
+        (earlier, later) bindings that must keep their order without a value flowing.
+    """
+
+    bindings: list[Any]
+    graph: DataflowGraph
+    binding_of: list[int]
+    fields_of: dict[int, list[int]]
+    uses: list[list[Any]]
+    order: list[tuple[int, int]] = field(default_factory=list)
+
+
+def is_call_tir(expr: Any) -> bool:
+    """Whether an expression is a ``call_tir``."""
+    return isinstance(expr, relax.Call) and getattr(expr.op, "name", "") == _CALL_TIR
+
+
+def owned_by_others(func: relax.Function) -> bool:
+    """Whether a Relax function belongs to another pass: Primitive, Codegen or Composite."""
+    return bool(func.attrs) and any(
+        key in func.attrs for key in ("Primitive", "Codegen", "Composite")
+    )
+
+
+def build_block_graph(
+    mod: tvm.IRModule,
+    block: relax.DataflowBlock,
+    threads_per_block: int = 1024,
+    warp_threads: int = 32,
+) -> BlockGraph:
+    """Read a dataflow block as a graph.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module with the PrimFuncs that the block calls.
+    block : relax.DataflowBlock
+        The block.
+    threads_per_block, warp_threads : int
+        Figures of the device, for the shared memory of reductions.
+
+    Returns
+    -------
+    BlockGraph
+
+    Raises
+    ------
+    TVMFusionError
+        A PrimFunc carries an op kind that does not exist, or a call refers to no function.
+    """
+    return _Builder(mod, list(block.bindings), threads_per_block, warp_threads).build()
+
+
+class _Builder:
+    def __init__(
+        self, mod: tvm.IRModule, bindings: list[Any], threads_per_block: int, warp_threads: int
+    ) -> None:
+        self.mod = mod
+        self.bindings = bindings
+        self.threads_per_block = threads_per_block
+        self.warp_threads = warp_threads
+        self.uses = [_used_vars(b.value) for b in bindings]
+        self.maker: dict[Any, int] = {}  # variable -> op that makes it, itself or a field of it
+        self.binding_of: list[int] = []
+        self.fields_of: dict[int, list[int]] = {}
+        self.read = {var for uses in self.uses for var in uses}
+        self.constants: dict[Any, str] = {}  # constant -> the name it goes by here
+
+    def build(self) -> BlockGraph:
+        for i, binding in enumerate(self.bindings):
+            source = self._field_source(binding)
+            if source is not None:
+                self.fields_of.setdefault(source, []).append(i)
+                self.maker[binding.var] = source
+            elif not self._is_result_tuple(binding):
+                self.maker[binding.var] = len(self.binding_of)
+                self.binding_of.append(i)
+        reads = [self.uses[i] for i in self.binding_of]
+        names = _unique_names([self.bindings[i].var.name for i in self.binding_of])
+        ops = [self._op(op, names[op], reads[op]) for op in range(len(self.binding_of))]
+        edges = [
+            (self.maker[var], op)
+            for op in range(len(ops))
+            for var in reads[op]
+            if var in self.maker and self.maker[var] != op
+        ]
+        order = self._order()
+        between_ops = [(self._op_at(a), self._op_at(b)) for a, b in order]
+        graph = DataflowGraph(
+            ops,
+            edges,
+            self._outputs(),
+            [(a, b) for a, b in between_ops if a is not None and b is not None and a != b],
+        )
+        return BlockGraph(self.bindings, graph, self.binding_of, self.fields_of, self.uses, order)
+
+    # -- who makes and reads what ----------------------------------------------------------
+
+    def _field_source(self, binding: Any) -> int | None:
+        """The op whose result a tuple-getitem binding takes a field of."""
+        if not isinstance(binding.value, relax.TupleGetItem):
+            return None
+        source = self.maker.get(binding.value.tuple_value)
+        if source is None:
+            return None
+        made = self.bindings[self.binding_of[source]]
+        return source if made.var.same_as(binding.value.tuple_value) else None
+
+    def _is_result_tuple(self, binding: Any) -> bool:
+        """Whether a binding only collects values for somebody outside of the block."""
+        return (
+            isinstance(binding, relax.VarBinding)
+            and isinstance(binding.value, relax.Tuple)
+            and binding.var not in self.read
+        )
+
+    def _op_at(self, binding: int) -> int | None:
+        return self.maker.get(self.bindings[binding].var)
+
+    def _outputs(self) -> set[int]:
+        """Ops of which a value is visible outside of the block."""
+        visible: list[Any] = []
+        for i, binding in enumerate(self.bindings):
+            if self._is_result_tuple(binding):
+                visible += self.uses[i]
+            elif not isinstance(binding.var, relax.DataflowVar):
+                visible.append(binding.var)
+        return {self.maker[var] for var in visible if var in self.maker}
+
+    def _order(self) -> list[tuple[int, int]]:
+        """Pairs of bindings whose order is not given by values."""
+        order = []
+        for i, binding in enumerate(self.bindings):
+            if not _is_call(binding.value, _CALL_TIR_INPLACE):
+                continue
+            overwritten = set(self.uses[i])
+            for j, uses in enumerate(self.uses):
+                if j != i and not overwritten.isdisjoint(uses):
+                    order.append((min(i, j), max(i, j)))
+        if any(isinstance(b, relax.MatchCast) for b in self.bindings):
+            order += self._shape_order()
+        return order
+
+    def _shape_order(self) -> list[tuple[int, int]]:
+        """From each match_cast to what uses a shape variable that it binds."""
+        order: list[tuple[int, int]] = []
+        bound: dict[Any, int] = {}
+        for i, binding in enumerate(self.bindings):
+            for var in _symbolic_vars(binding):
+                if var in bound and bound[var] != i:
+                    order.append((bound[var], i))
+            if isinstance(binding, relax.MatchCast):
+                for var in relax.analysis.tir_vars_in_type(binding.ty):
+                    bound.setdefault(var, i)
+        return order
+
+    # -- what each op is -------------------------------------------------------------------
+
+    def _op(self, op: int, name: str, reads: list[Any]) -> Op:
+        binding = self.bindings[self.binding_of[op]]
+        value = binding.value
+        external = self._external_inputs(value, reads)
+        if isinstance(binding, relax.MatchCast) or not is_call_tir(value):
+            return Op(
+                name,
+                OpKind.BARRIER,
+                function=_operator_name(binding),
+                external_inputs=external,
+                blocked=_why_not_an_op(binding),
+            )
+        gvar = value.args[0]
+        func = self.mod.functions.get(gvar)
+        if not isinstance(func, tirx.PrimFunc):
+            raise TVMFusionError(
+                f"{name} calls {gvar.name_hint}, which is no PrimFunc of the module: "
+                f"run LegalizeOps first, or repair the module"
+            )
+        description = describe(func)
+        kind = _annotated_kind(func, gvar.name_hint) or description.kind
+        as_analysed = kind is description.kind
+        outputs = _tensor_types(value.ty_args[0])
+        dead = self._dead_outputs(op, len(outputs))
+        dataflow = isinstance(binding.var, relax.DataflowVar)
+        return Op(
+            name,
+            kind,
+            function=gvar.name_hint,
+            output_bytes=sum(_tensor_bytes(ty) for ty in outputs),
+            shared_bytes=description.shared_bytes(self.threads_per_block, self.warp_threads),
+            is_reshape=description.is_reshape and as_analysed,
+            pinned=not dataflow,
+            pattern=description.pattern if as_analysed else None,
+            external_inputs=external,
+            num_outputs=len(outputs),
+            dead_outputs=dead,
+            blocked=self._why_blocked(op, func, value, outputs, dead),
+        )
+
+    def _external_inputs(self, value: Any, reads: list[Any]) -> tuple[str, ...]:
+        """Names of what an op reads from outside of the block, constants included."""
+        names = [var.name for var in reads if var not in self.maker]
+        for arg in _call_args(value) if is_call_tir(value) else []:
+            if isinstance(arg, tvm.ir.GenericConst):
+                names.append(self.constants.setdefault(arg, f"constant_{len(self.constants)}"))
+        return tuple(dict.fromkeys(names))
+
+    def _dead_outputs(self, op: int, count: int) -> int:
+        if count == 1:
+            return 0
+        fields = [self.bindings[i] for i in self.fields_of.get(op, ())]
+        live = {
+            int(b.value.index)
+            for b in fields
+            if b.var in self.read or not isinstance(b.var, relax.DataflowVar)
+        }
+        return count - len(live)
+
+    def _why_blocked(
+        self, op: int, func: tirx.PrimFunc, call: relax.Call, outputs: list[Any], dead: int
+    ) -> str | None:
+        attrs = func.attrs or {}
+        if GROUP_ATTR in attrs:
+            return "is a group that was formed before"
+        if attrs.get("tirx.is_scheduled"):
+            return "calls a PrimFunc that is already scheduled"
+        if int(attrs.get("op_pattern", -1)) == 8 and describe(func).kind is not OpKind.BARRIER:
+            return "calls a PrimFunc that is marked opaque (op_pattern = 8)"
+        if len(call.args) > 2:
+            return "passes explicit shape arguments, which FuseTIR drops"
+        if any(getattr(ty, "vdevice", None) is not None for ty in outputs):
+            return "is placed on a virtual device"
+        if any(not isinstance(arg.ty, relax.TensorType) for arg in _call_args(call)):
+            return "takes an argument that is no tensor"
+        if any(ty.shape is None for ty in outputs):
+            return "has a result of unknown shape"
+        binding = self.bindings[self.binding_of[op]]
+        if len(outputs) > 1:
+            whole = any(
+                binding.var in uses
+                for i, uses in enumerate(self.uses)
+                if i not in self.fields_of.get(op, ())
+            )
+            if whole or not isinstance(binding.var, relax.DataflowVar):
+                return "has its tuple of results used as a whole"
+            if dead == len(outputs):
+                return "has results that nobody reads"
+        elif isinstance(binding.var, relax.DataflowVar) and binding.var not in self.read:
+            return "has a result that nobody reads"
+        return None
+
+
+def _used_vars(value: Any) -> list[Any]:
+    """Variables that the value of a binding reads, with repetition, in order."""
+    if isinstance(value, relax.Var):
+        return [value]
+    if is_call_tir(value):
+        return [v for arg in _call_args(value) for v in _used_vars(arg)]
+    if isinstance(value, relax.Tuple):
+        return [v for item in value.fields for v in _used_vars(item)]
+    if isinstance(value, relax.TupleGetItem):
+        return _used_vars(value.tuple_value)
+    if isinstance(value, tvm.ir.GenericConst):
+        return []
+    return list(relax.analysis.free_vars(value))
+
+
+def _call_args(call: relax.Call) -> list[Any]:
+    args = call.args[1]
+    return list(args.fields) if isinstance(args, relax.Tuple) else [args]
+
+
+def _is_call(value: Any, op: str) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == op
+
+
+def _symbolic_vars(binding: Any) -> list[Any]:
+    """Shape variables in the types and the value of a binding."""
+    types = [binding.var.ty]
+    if isinstance(binding, relax.MatchCast):
+        types.append(binding.ty)
+    elif isinstance(binding.value, relax.Call):
+        types += list(binding.value.ty_args or [])
+    found = [v for ty in types for v in relax.analysis.tir_vars_in_type(ty)]
+    if not is_call_tir(binding.value):
+        found += [v for v in vars_of(binding.value) if isinstance(v.ty, tvm.ir.PrimType)]
+    return found
+
+
+def _operator_name(binding: Any) -> str:
+    if isinstance(binding, relax.MatchCast):
+        return "match_cast"
+    value = binding.value
+    if isinstance(value, relax.Call):
+        name = getattr(value.op, "name", None) or getattr(value.op, "name_hint", None)
+        return str(name or getattr(value.op, "global_symbol", "call"))
+    return type(value).__name__.lower()
+
+
+def _why_not_an_op(binding: Any) -> str:
+    name = _operator_name(binding)
+    if name == _CALL_TIR_INPLACE:
+        return "writes into one of its arguments (call_tir_inplace)"
+    if isinstance(binding.value, relax.Call):
+        return f"is a call of {name}, which is no call_tir"
+    return f"is a {name}, which does no work of its own"
+
+
+def _annotated_kind(func: tirx.PrimFunc, name: str) -> OpKind | None:
+    value = (func.attrs or {}).get(OP_KIND_ATTR)
+    if value is None:
+        return None
+    try:
+        return OpKind(str(value))
+    except ValueError:
+        known = ", ".join(kind.value for kind in OpKind)
+        raise TVMFusionError(
+            f"{name} has {OP_KIND_ATTR} = {str(value)!r}: use one of {known}"
+        ) from None
+
+
+def _tensor_types(ty: Any) -> list[Any]:
+    return list(ty.fields) if isinstance(ty, relax.TupleType) else [ty]
+
+
+def _tensor_bytes(ty: Any) -> int:
+    shape = getattr(ty.shape, "values", None)
+    count = static_product(shape) if shape is not None else None
+    return 0 if count is None else count * element_bytes(ty.dtype)
+
+
+def _unique_names(names: list[str]) -> list[str]:
+    """The names, made distinct by a number where two are the same."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        candidate, n = name, 0
+        while candidate in taken:
+            n += 1
+            candidate = f"{name}_{n}"
+        taken.add(candidate)
+        result.append(candidate)
+    return result
+
+
+def exclude_ops(
+    graph: DataflowGraph, no_fuse: Iterable[str] | Callable[[Op], bool]
+) -> DataflowGraph:
+    """The graph with the ops that ``no_fuse`` names marked as blocked.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        The ops.
+    no_fuse : iterable of str, or callable
+        Names of ops (variables) or of PrimFuncs, or a predicate on :class:`Op`.
+    """
+    if callable(no_fuse):
+        excluded = [no_fuse(op) for op in graph.ops]
+    else:
+        names = frozenset(no_fuse)
+        excluded = [op.name in names or op.function in names for op in graph.ops]
+    if not any(excluded):
+        return graph
+    return graph.with_ops(
+        [
+            replace(op, blocked="is excluded by no_fuse") if out else op
+            for op, out in zip(graph.ops, excluded, strict=True)
+        ]
+    )

@@ -1,0 +1,217 @@
+"""Counts kernels and modelled global-memory bytes of PrimFuncs and of whole modules.
+
+A kernel is a root-level statement of a PrimFunc (a host-level branch counts its larger side); it
+moves every distinct global buffer that it touches once, and never more than it accesses. Pure
+reshapes are free once ``RewriteDataflowReshape`` made views of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, s_tir, tirx
+
+from ..errors import TVMFusionError
+from .blocks import element_bytes, loads_of, root_nests
+from .op_kind import OpKind
+from .primfunc import OP_KIND_ATTR
+
+#: Names that mark a kernel as heavy where no op kind says so: library-made and scheduled ones.
+_HEAVY_NAMES = ("matmul", "conv", "dense", "einsum", "gemm", "topk", "sort")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Kernels of one PrimFunc, and the bytes they read and write in global memory."""
+
+    kernels: int
+    bytes_read: int
+    bytes_written: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written."""
+        return self.bytes_read + self.bytes_written
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Kernels and bytes of one call of a module's functions, heavy ops apart from the others.
+
+    Heavy are matrix products, convolutions, sorts and top-k.
+    """
+
+    kernels_other: int = 0
+    kernels_heavy: int = 0
+    bytes_other: int = 0
+    bytes_heavy: int = 0
+
+    @property
+    def kernels(self) -> int:
+        """All kernels."""
+        return self.kernels_other + self.kernels_heavy
+
+    @property
+    def bytes(self) -> int:
+        """All bytes."""
+        return self.bytes_other + self.bytes_heavy
+
+
+def measure(func: tirx.PrimFunc, assume: Mapping[str, int] | None = None) -> Traffic:
+    """Count the kernels of a PrimFunc and the global-memory bytes they move.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Scheduled or not; each root-level statement counts as one kernel.
+    assume : mapping of str to int, optional
+        Values of symbolic extents by name.
+
+    Returns
+    -------
+    Traffic
+
+    Raises
+    ------
+    TVMFusionError
+        A symbolic extent has no value in ``assume``.
+    """
+    counter = _Counter(dict(assume or {}))
+    read = written = kernels = 0
+    for nest in root_nests(func):
+        kernels += 1
+        sides = [nest]
+        if isinstance(nest, tirx.IfThenElse):
+            sides = [side for side in (nest.then_case, nest.else_case) if side is not None]
+        moved = max((counter.count(side) for side in sides), key=sum)
+        read += moved[0]
+        written += moved[1]
+    return Traffic(kernels, read, written)
+
+
+def called_functions(mod: tvm.IRModule) -> list[str]:
+    """Names of the PrimFuncs that the Relax functions call, once for each call."""
+    names: list[str] = []
+    ops = [tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_tir_inplace")]
+
+    def visit(expr: Any) -> None:
+        if isinstance(expr, relax.Call) and expr.op in ops:
+            names.append(expr.args[0].name_hint)
+
+    for func in mod.functions.values():
+        if isinstance(func, relax.Function) and not (func.attrs and "Primitive" in func.attrs):
+            relax.analysis.post_order_visit(func, visit)
+    return names
+
+
+def total(mod: tvm.IRModule, assume: Mapping[str, int] | None = None) -> Totals:
+    """Sum the kernels and bytes over every call that the module's Relax functions make.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        A module whose PrimFuncs are scheduled.
+    assume : mapping of str to int, optional
+        Values of symbolic extents by name.
+    """
+    funcs = {gv.name_hint: f for gv, f in mod.functions.items() if isinstance(f, tirx.PrimFunc)}
+    measured: dict[str, Traffic] = {}
+    sums = {"kernels_other": 0, "kernels_heavy": 0, "bytes_other": 0, "bytes_heavy": 0}
+    for name in called_functions(mod):
+        if name not in funcs:
+            continue
+        if name not in measured:
+            measured[name] = measure(funcs[name], assume)
+        weight = "heavy" if is_heavy(name, funcs[name]) else "other"
+        sums[f"kernels_{weight}"] += measured[name].kernels
+        sums[f"bytes_{weight}"] += measured[name].bytes
+    return Totals(**sums)
+
+
+def is_heavy(name: str, func: tirx.PrimFunc) -> bool:
+    """Whether a function holds a contraction, a sort or a top-k."""
+    kind = func.attrs.get(OP_KIND_ATTR) if func.attrs else None
+    if kind is not None and str(kind) == OpKind.CONTRACTION.value:
+        return True
+    return any(word in name for word in _HEAVY_NAMES)
+
+
+class _Counter:
+    """Walks one kernel and adds up what it touches."""
+
+    def __init__(self, assume: dict[str, int]) -> None:
+        self.assume = assume
+        self.reads: dict[Any, int] = {}
+        self.writes: dict[Any, int] = {}
+
+    def count(self, stmt: Any) -> tuple[int, int]:
+        """Bytes read and bytes written by one statement. A buffer it writes is not read."""
+        self.reads, self.writes = {}, {}
+        self._visit(stmt, 1)
+        written = sum(self.writes.values())
+        return sum(n for b, n in self.reads.items() if b not in self.writes), written
+
+    def _extent(self, expr: Any) -> int:
+        if isinstance(expr, int):
+            return expr
+        if isinstance(expr, tirx.IntImm):
+            return int(expr.value)
+        analyzer, missing = tvm.sym.Analyzer(), []
+
+        def bind(var: Any) -> None:
+            if var.name in self.assume:
+                analyzer.bind(var, tirx.const(self.assume[var.name], var.ty.dtype))
+            else:
+                missing.append(var.name)
+
+        tvm_ffi.structural_walk(expr, (tirx.Var, bind))
+        if missing:
+            raise TVMFusionError(
+                f"the extent {expr} is symbolic: give a value, like assume={{'{missing[0]}': 128}} "
+                f"or --assume {missing[0]}=128"
+            )
+        return int(analyzer.simplify(expr))
+
+    def _touch(self, table: dict[Any, int], buffer: Any, times: int) -> None:
+        if buffer.scope() != "global":
+            return
+        size = element_bytes(buffer.dtype)
+        whole = size
+        for extent in buffer.shape:
+            whole *= self._extent(extent)
+        table[buffer] = min(whole, table.get(buffer, 0) + times * size)
+
+    def _loads(self, expr: Any, times: int) -> None:
+        for load in loads_of(expr):
+            self._touch(self.reads, load.source, times)
+
+    def _visit(self, node: Any, times: int) -> None:
+        if isinstance(node, tirx.For):
+            self._visit(node.body, times * self._extent(node.extent))
+        elif isinstance(node, tirx.SeqStmt):
+            for child in node.seq:
+                self._visit(child, times)
+        elif isinstance(node, s_tir.SBlockRealize):
+            self._visit(node.block, times)
+        elif isinstance(node, s_tir.SBlock):
+            if node.init is not None:
+                self._visit(node.init, times)
+            self._visit(node.body, times)
+        elif isinstance(node, tirx.IfThenElse):
+            self._loads(node.condition, times)
+            self._visit(node.then_case, times)
+            if node.else_case is not None:
+                self._visit(node.else_case, times)
+        elif isinstance(node, tirx.BufferStore):
+            self._touch(self.writes, node.buffer, times)
+            self._loads(node.value, times)
+            for index in node.indices:
+                self._loads(index, times)
+        elif type(node).__name__ in ("Evaluate", "Bind"):
+            self._loads(node.value, times)
+        elif hasattr(node, "body"):
+            self._visit(node.body, times)

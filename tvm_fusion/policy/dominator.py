@@ -1,0 +1,264 @@
+"""Fusion to post-dominators: all paths from an op meet again inside of its group.
+
+The first two phases are the algorithm of TVM's FuseOps (``relax/transform/fuse_ops.cc`` and
+``graph_partitioner.cc``, after Chen et al., "TVM", OSDI 2018), so that at least what stock fuses
+is fused here. The third joins neighbouring groups of which one is read by the other only: an
+elementwise group behind a contraction across a reshape, or elementwise groups and reductions. A
+join beyond stock is made only where the check says that one kernel comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..analysis import DataflowGraph, FusePattern, OpKind
+from ..device import Device
+from ..limits import Limits
+from .base import Group, GroupCheck, Partition, register_policy
+from .budget import check_model
+from .reasons import (
+    Barrier,
+    Blocked,
+    Cyclic,
+    Decision,
+    Fused,
+    KindsDoNotMatch,
+    NoPostDominator,
+    PathBlocked,
+    Reason,
+    TwoAnchors,
+    View,
+)
+from .union import GrowingGroups
+
+
+@register_policy("dominator")
+class Dominator:
+    """Post-dominator fusion.
+
+    Parameters
+    ----------
+    shared_memory_model : str
+        As for :class:`tvm_fusion.policy.SingleChain`.
+    """
+
+    name = "dominator"
+
+    def __init__(self, shared_memory_model: str = "thread_block") -> None:
+        self.shared_memory_model = check_model(shared_memory_model)
+
+    def partition(
+        self,
+        graph: DataflowGraph,
+        limits: Limits,
+        device: Device,
+        check: GroupCheck | None = None,
+    ) -> Partition:
+        """Form groups. See :class:`tvm_fusion.Policy`."""
+        groups = GrowingGroups(graph, limits, device, self.shared_memory_model)
+        return _Run(graph, groups, check).partition()
+
+
+class _Run:
+    """One run of the algorithm over one graph."""
+
+    def __init__(
+        self, graph: DataflowGraph, groups: GrowingGroups, check: GroupCheck | None
+    ) -> None:
+        self.graph = graph
+        self.groups = groups
+        self.check = check
+        self.refusals: dict[int, Reason] = {}
+        self.edge_pattern = self._edge_patterns()
+
+    def partition(self) -> Partition:
+        for phase in (0, 1):
+            for op in self.graph.topological_order:
+                self._fuse_to_post_dominator(op, phase)
+        for op in self.graph.topological_order:
+            self._join_reader(op)
+        groups = self._groups()
+        return Partition(tuple(groups), tuple(self._decisions(groups)))
+
+    def _edge_patterns(self) -> list[FusePattern]:
+        """For each op the highest pattern on the way to its post-dominator, that one included."""
+        graph, post = self.graph, self.graph.post_dominators
+        result = [FusePattern.ELEMENTWISE] * len(graph)
+        for op in reversed(graph.topological_order):
+            meet = post[op]
+            if meet is None:
+                result[op] = FusePattern.OPAQUE
+                continue
+            highest = FusePattern.ELEMENTWISE
+            for reader in dict.fromkeys(graph.consumers(op)):
+                highest = max(highest, graph.ops[reader].fuse_pattern)
+                step: int | None = reader
+                while step is not None and step != meet:
+                    highest = max(highest, result[step])
+                    step = post[step]
+            result[op] = highest
+        return result
+
+    # -- phases 0 and 1: as stock does -----------------------------------------------------
+
+    def _fuse_to_post_dominator(self, op: int, phase: int) -> None:
+        sink = self.graph.post_dominators[op]
+        pattern = self.groups.pattern[op]
+        if sink is None or pattern is FusePattern.OPAQUE or self.groups.same(op, sink):
+            return
+        edge = self.edge_pattern[op]
+        if pattern is FusePattern.ANCHOR:
+            if phase == 0 and edge is FusePattern.ELEMENTWISE:
+                self._fuse_path(op, sink, FusePattern.BROADCAST, FusePattern.BROADCAST)
+        elif pattern <= FusePattern.BROADCAST:
+            if edge <= FusePattern.REDUCTION:
+                self._fuse_path(op, sink, FusePattern.INJECTIVE, FusePattern.ANCHOR)
+        elif pattern is FusePattern.INJECTIVE and phase == 1:
+            self._fuse_path(op, sink, FusePattern.INJECTIVE, FusePattern.INJECTIVE)
+
+    def _fuse_path(self, op: int, sink: int, inner: FusePattern, last: FusePattern) -> None:
+        """Fuse ``op`` and all on its paths into ``sink`` if none has a higher pattern."""
+        path = self._path(op, sink)
+        for step in path:
+            if self.groups.pattern[self.groups.find(step)] > (last if step == sink else inner):
+                name = self.graph.ops
+                self.refusals[op] = PathBlocked(name[op].name, name[sink].name, name[step].name)
+                return
+        reason = self.groups.merge([op, *path], sink)
+        if reason is not None:
+            self.refusals[op] = reason
+
+    def _path(self, op: int, sink: int) -> list[int]:
+        """Ops on the paths from ``op`` to its post-dominator, ``sink`` included."""
+        seen, stack = {op}, [op]
+        while stack:
+            for reader in self.graph.consumers(stack.pop()):
+                if reader not in seen:
+                    seen.add(reader)
+                    if reader != sink:
+                        stack.append(reader)
+        seen.discard(op)
+        return sorted(seen, key=self.graph.position.__getitem__)
+
+    # -- phase 2: joins beyond stock, each checked -----------------------------------------
+
+    def _join_reader(self, op: int) -> None:
+        """Join the group of ``op`` to the one group that reads ``op``, where that may be."""
+        readers = {self.groups.find(reader) for reader in self.graph.consumers(op)}
+        if op in self.graph.outputs or len(readers) != 1 or self.groups.find(op) in readers:
+            return
+        sink = readers.pop()
+        first, second = self.groups.members[self.groups.find(op)], self.groups.members[sink]
+        if not _may_join(self.graph, first, second):
+            return
+        union = tuple(sorted((*first, *second), key=self.graph.position.__getitem__))
+        if not self.graph.is_convex(union):
+            self.refusals[op] = Cyclic(self.graph.ops[op].name)
+            return
+        reason = self.check(_trim_views(self.graph, union)) if self.check else None
+        reason = reason or self.groups.merge([op], sink)
+        if reason is not None:
+            self.refusals[op] = reason
+
+    # -- results ---------------------------------------------------------------------------
+
+    def _groups(self) -> list[Group]:
+        place = self.graph.position.__getitem__
+        found = []
+        for root in self.groups.roots():
+            members = sorted(self.groups.members[root], key=place)
+            kept = _trim_views(self.graph, members)
+            if len(kept) > 1 or (kept and self._drops_outputs(kept[0])):
+                shared = max(self.groups.shared_bytes(op) for op in kept)
+                found.append(Group(kept, shared))
+        return sorted(found, key=lambda group: place(group.ops[0]))
+
+    def _drops_outputs(self, op: int) -> bool:
+        node = self.graph.ops[op]
+        return node.fuse_pattern is not FusePattern.OPAQUE and node.dead_outputs > 0
+
+    def _decisions(self, groups: list[Group]) -> list[Decision]:
+        member = {op: group for group in groups for op in group.ops}
+        ops = self.graph.ops
+        return [
+            Decision(ops[p].name, ops[c].name, self._reason(p, c, member))
+            for p, c in self.graph.edges()
+        ]
+
+    def _reason(self, producer: int, consumer: int, member: dict[int, Group]) -> Reason:
+        group = member.get(producer)
+        if group is not None and group is member.get(consumer):
+            return Fused(len(group.ops))
+        first, second = self.graph.ops[producer], self.graph.ops[consumer]
+        for node in (first, second):
+            if node.blocked:
+                return Blocked(node.name, node.blocked)
+            if node.fuse_pattern is FusePattern.OPAQUE:
+                return Barrier(node.name, node.kind.value)
+        for op, node in ((consumer, second), (producer, first)):
+            if node.is_view and op not in member:
+                return View(node.name)
+        if producer in self.refusals:
+            return self.refusals[producer]
+        if self.graph.post_dominators[producer] is None:
+            return NoPostDominator(first.name)
+        if min(first.fuse_pattern, second.fuse_pattern) > FusePattern.INJECTIVE:
+            return TwoAnchors(first.name, second.name)
+        return KindsDoNotMatch(first.name, first.kind.value, second.name, second.kind.value)
+
+
+def _may_join(graph: DataflowGraph, first: Sequence[int], second: Sequence[int]) -> bool:
+    """Whether two groups, the second reading the first, may be one by what they are made of.
+
+    Either one contraction, which nothing of the other group may feed, with elementwise ops behind
+    it; or reductions with elementwise ops before, between and behind them. Index maps may only
+    feed such ops from outside, never move what the group itself computed.
+    """
+    ops = [graph.ops[op] for op in (*first, *second)]
+    if any(op.fuse_pattern is FusePattern.OPAQUE for op in ops):
+        return False
+    kinds = [op.kind for op in ops]
+    if OpKind.ROW_NORM in kinds:
+        return False
+    contractions = [op for op in (*first, *second) if graph.ops[op].kind is OpKind.CONTRACTION]
+    reductions = OpKind.REDUCTION in kinds
+    if len(contractions) > 1 or bool(contractions) == reductions:
+        return False
+    inside = {*first, *second}
+    if any(_is_fed(graph, op, inside) for op in contractions):
+        return False
+    return not any(
+        _moves(graph, op) and any(p in inside for p in graph.producers(op)) for op in inside
+    )
+
+
+def _is_fed(graph: DataflowGraph, op: int, inside: set[int]) -> bool:
+    """Whether an op reads what another op of the set computes, directly or through views."""
+    stack = list(graph.producers(op))
+    while stack:
+        producer = stack.pop()
+        if producer not in inside:
+            continue
+        if not graph.ops[producer].is_view:
+            return True
+        stack.extend(graph.producers(producer))
+    return False
+
+
+def _moves(graph: DataflowGraph, op: int) -> bool:
+    node = graph.ops[op]
+    return node.kind is OpKind.INJECTIVE and not node.is_reshape
+
+
+def _trim_views(graph: DataflowGraph, members: Sequence[int]) -> tuple[int, ...]:
+    """Leave out reshapes at the rim of a group: outside they are views and cost nothing."""
+    inside = set(members)
+    for order in (members, members[::-1]):
+        for op in order:
+            if not graph.ops[op].is_view:
+                continue
+            fed = any(p in inside for p in graph.producers(op))
+            read = any(c in inside for c in graph.consumers(op))
+            if not (fed and read):
+                inside.discard(op)
+    return tuple(op for op in members if op in inside)

@@ -1,0 +1,180 @@
+"""The classic rule: chains of elementwise ops with one reader and one producer each.
+
+Topological order; from each unassigned elementwise op follow the chain while the successor is
+unique and its predecessor is unique, up to ``max_depth`` ops; a reduction may close the chain if
+its shared memory fits the budget; anything else cuts it. Only ops count as predecessors and
+successors; parallel edges count separately; being a function output counts as a successor. Pure
+reshapes inside of a chain are part of it; at its end they are left outside as views.
+"""
+
+from __future__ import annotations
+
+from ..analysis import ClassicKind, DataflowGraph
+from ..device import Device
+from ..limits import Limits
+from .base import Group, GroupCheck, Partition, register_policy
+from .budget import check_model, kernel_args, shared_bytes
+from .reasons import (
+    Barrier,
+    Blocked,
+    ChainClosed,
+    Decision,
+    Fused,
+    KindsDoNotMatch,
+    ManyConsumers,
+    ManyProducers,
+    OutOfFusions,
+    Reason,
+    SharedMemory,
+    TooDeep,
+    TooManyArgs,
+    TooManyOps,
+    View,
+)
+
+#: Depth of a chain where the limits say nothing.
+DEFAULT_MAX_DEPTH = 8
+
+
+@register_policy("single_chain")
+class SingleChain:
+    """The classic single-chain policy.
+
+    Parameters
+    ----------
+    shared_memory_model : str
+        ``"thread_block"`` (default): a reduction needs the bytes that one thread block stages.
+        ``"whole_output"``: it needs its whole output, as the classic rule has it.
+    """
+
+    name = "single_chain"
+
+    def __init__(self, shared_memory_model: str = "thread_block") -> None:
+        self.shared_memory_model = check_model(shared_memory_model)
+
+    def partition(
+        self,
+        graph: DataflowGraph,
+        limits: Limits,
+        device: Device,
+        check: GroupCheck | None = None,
+    ) -> Partition:
+        """Form chains. See :class:`tvm_fusion.Policy`."""
+        return _Run(graph, limits, device, self.shared_memory_model).partition()
+
+
+class _Run:
+    """One run of the rule over one graph."""
+
+    def __init__(self, graph: DataflowGraph, limits: Limits, device: Device, model: str) -> None:
+        self.graph = graph
+        self.limits = limits
+        self.budget = device.shared_memory_budget(limits)
+        self.max_depth = DEFAULT_MAX_DEPTH if limits.max_depth is None else limits.max_depth
+        self.model = model
+        self.fusions = 0
+        self.refusals: dict[tuple[int, int], Reason] = {}
+
+    def partition(self) -> Partition:
+        assigned: set[int] = set()
+        groups = []
+        for op in self.graph.topological_order:
+            if op in assigned or not self._starts(op):
+                continue
+            chain = self._follow(op, assigned)
+            while len(chain) > 1 and self.graph.ops[chain[-1]].is_view:
+                chain.pop()
+            assigned.update(chain)
+            if len(chain) > 1:
+                self.fusions += len(chain) - 1
+                shared = max(self._shared(op) for op in chain)
+                groups.append(Group(tuple(chain), shared))
+        return Partition(tuple(groups), tuple(self._decisions(groups)))
+
+    def _starts(self, op: int) -> bool:
+        return self.graph.ops[op].classic is ClassicKind.ELEMENTWISE
+
+    def _follow(self, start: int, assigned: set[int]) -> list[int]:
+        chain = [start]
+        while True:
+            last = chain[-1]
+            successors = self.graph.consumers(last)
+            if len(successors) != 1 or last in self.graph.outputs:
+                return chain
+            following = successors[0]
+            reason = self._refusal(chain, following)
+            if following in assigned or reason is not None:
+                if reason is not None:
+                    self.refusals[last, following] = reason
+                return chain
+            chain.append(following)
+            if self.graph.ops[following].classic is ClassicKind.REDUCTION:
+                return chain
+
+    def _refusal(self, chain: list[int], op: int) -> Reason | None:
+        """Why ``op`` may not be the next in ``chain``, whose last op it reads."""
+        pair = self._pair_refusal(chain[-1], op)
+        if pair is not None:
+            return pair
+        size = len(chain) + 1
+        if size > self.max_depth:
+            return TooDeep(size, self.max_depth)
+        limits = self.limits
+        if limits.max_group_size is not None and size > limits.max_group_size:
+            return TooManyOps(size, limits.max_group_size)
+        if limits.max_fusions is not None and self.fusions + len(chain) > limits.max_fusions:
+            return OutOfFusions(limits.max_fusions)
+        args = kernel_args(self.graph, [*chain, op])
+        if args > limits.max_kernel_args:
+            return TooManyArgs(args, limits.max_kernel_args)
+        needed = self._shared(op)
+        if needed > self.budget:
+            return SharedMemory(self.graph.ops[op].name, needed, self.budget)
+        return None
+
+    def _pair_refusal(self, producer: int, consumer: int) -> Reason | None:
+        """What forbids the pair whatever chain it stands in."""
+        for op in (producer, consumer):
+            node = self.graph.ops[op]
+            if node.blocked:
+                return Blocked(node.name, node.blocked)
+            if node.classic is ClassicKind.BARRIER:
+                return Barrier(node.name, node.kind.value)
+        if self.graph.ops[producer].classic is ClassicKind.REDUCTION:
+            return ChainClosed(self.graph.ops[producer].name)
+        readers = len(self.graph.consumers(producer)) + (producer in self.graph.outputs)
+        if readers != 1:
+            return ManyConsumers(self.graph.ops[producer].name, readers)
+        reads = len(self.graph.producers(consumer))
+        if reads != 1:
+            return ManyProducers(self.graph.ops[consumer].name, reads)
+        return None
+
+    def _shared(self, op: int) -> int:
+        if self.graph.ops[op].classic is not ClassicKind.REDUCTION:
+            return 0
+        return shared_bytes(self.graph, op, self.model)
+
+    def _decisions(self, groups: list[Group]) -> list[Decision]:
+        member = {op: group for group in groups for op in group.ops}
+        ops = self.graph.ops
+        return [
+            Decision(ops[p].name, ops[c].name, self._reason(p, c, member))
+            for p, c in self.graph.edges()
+        ]
+
+    def _reason(self, producer: int, consumer: int, member: dict[int, Group]) -> Reason:
+        group = member.get(producer)
+        if group is not None and group is member.get(consumer):
+            return Fused(len(group.ops))
+        for op in (consumer, producer):
+            if self.graph.ops[op].classic is ClassicKind.VIEW and op not in member:
+                return View(self.graph.ops[op].name)
+        recorded = self.refusals.get((producer, consumer))
+        if recorded is not None:
+            return recorded
+        return self._pair_refusal(producer, consumer) or self._not_in_a_chain(producer, consumer)
+
+    def _not_in_a_chain(self, producer: int, consumer: int) -> Reason:
+        first, second = self.graph.ops[producer], self.graph.ops[consumer]
+        return KindsDoNotMatch(first.name, first.kind.value, second.name, second.kind.value)

@@ -1,0 +1,95 @@
+"""What a schedule made of a PrimFunc, and whether the target can launch it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from ..analysis.blocks import root_nests, static_int
+from ..device.gpu import MAX_BLOCK, MAX_GRID
+from ..policy.reasons import OverLimit, Reason
+
+_AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A scheduled PrimFunc and its figures.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Scheduled and marked so.
+    rule : str
+        The schedule rule that made it.
+    kernels : int
+        Launches it takes.
+    threads : int
+        Threads per block of its largest kernel; 0 where symbolic.
+    """
+
+    func: tirx.PrimFunc
+    rule: str
+    kernels: int
+    threads: int
+
+
+def inspect(func: tirx.PrimFunc, rule: str) -> Kernel:
+    """Read the figures off a scheduled PrimFunc."""
+    nests = root_nests(func)
+    threads = max((_threads(_extents(nest)) for nest in nests), default=0)
+    return Kernel(func, rule, len(nests), threads)
+
+
+def launch_refusal(func: tirx.PrimFunc, max_threads: int, max_args: int) -> Reason | None:
+    """The first launch limit that a scheduled PrimFunc exceeds, or None.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A scheduled PrimFunc.
+    max_threads : int
+        Threads per block.
+    max_args : int
+        Arguments of one kernel.
+    """
+    if len(func.params) > max_args:
+        return OverLimit("kernel arguments", len(func.params), max_args)
+    for nest in root_nests(func):
+        extents = _extents(nest)
+        if _threads(extents) > max_threads:
+            return OverLimit("threads per block", _threads(extents), max_threads)
+        for axis, grid, block in zip(_AXES, MAX_GRID, MAX_BLOCK, strict=True):
+            for tag, most in ((f"blockIdx.{axis}", grid), (f"threadIdx.{axis}", block)):
+                if extents.get(tag, 1) > most:
+                    return OverLimit(tag, extents[tag], most)
+    return None
+
+
+def _threads(extents: dict[str, int]) -> int:
+    return math.prod(extents.get(f"threadIdx.{axis}", 1) for axis in _AXES)
+
+
+def _extents(nest: Any) -> dict[str, int]:
+    """Constant extents of one kernel by thread tag."""
+    extents: dict[str, int] = {}
+
+    def visit_loop(loop: Any) -> None:
+        if loop.kind == tirx.ForKind.THREAD_BINDING:
+            _record(str(loop.thread_binding.thread_tag), loop.extent)
+
+    def visit_attr(attr: Any) -> None:
+        if attr.attr_key == "thread_extent":
+            _record(str(attr.node.thread_tag), attr.value)
+
+    def _record(tag: str, extent: Any) -> None:
+        value = static_int(extent)
+        if value is not None:
+            extents[tag] = max(extents.get(tag, 1), value)
+
+    tvm_ffi.structural_walk(nest, [(tirx.For, visit_loop), (tirx.AttrStmt, visit_attr)])
+    return extents

@@ -1,0 +1,102 @@
+"""The schedule rules in the order they are tried: TVM's own, and ours where those fall short.
+
+There is a guard around what TVM's rules are known to do wrong.
+
+``docs/internals.md`` lists the errors with their upstream issues; ``tests/test_tvm_errors.py``
+shows them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.s_tir import dlight as dl
+
+from ..analysis.blocks import iter_params, static_product
+from .full_reduction import FullReduction
+from .kernel import Kernel, inspect
+from .short_rows import ShortRows
+
+_LOG = logging.getLogger("tvm_fusion.schedule")
+
+#: Rows of a thread block in dlight's GEMV for CUDA (``dlight/gpu/gemv.py``, ``TS``).
+_GEMV_ROWS = 16
+
+#: The last architecture without tensor cores: dlight's Matmul then never tries to use them.
+_NO_TENSOR_CORES = "sm_61"
+
+
+def candidates(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[Kernel]:
+    """Schedule a PrimFunc by each rule in turn and yield what those that apply make of it.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        An unscheduled PrimFunc. It is not changed.
+    target : tvm.target.Target
+        A GPU target.
+
+    Yields
+    ------
+    Kernel
+        In the order in which TVM's default pipeline tries its rules. Rules that raise are passed
+        over: what one of them cannot do must not end a build.
+    """
+    for name, rule, applies in _RULES:
+        if not applies(func):
+            continue
+        try:
+            space = rule(func, target)
+        except Exception as error:  # TVM's rules fail by assertions, attribute and value errors
+            _LOG.info("%s failed: %s", name, str(error).strip().splitlines()[-1:])
+            continue
+        if space is not None:
+            schedule = space[0] if isinstance(space, list) else space
+            made = schedule.mod["main"].with_attr("tirx.is_scheduled", True)
+            yield inspect(made, name)
+
+
+def _matmul(func: tirx.PrimFunc, target: tvm.target.Target) -> Any:
+    """Dlight's matmul; float16 without tensor cores, whose rule crashes the process."""
+    if any(str(p.ty.dtype) == "float16" for p in iter_params(func)):
+        attrs = {**dict(target.export()), "arch": _NO_TENSOR_CORES}
+        attrs.pop("tag", None)
+        target = tvm.target.Target(attrs)
+    return dl.gpu.Matmul().apply(func, target, False)
+
+
+def _gemv(func: tirx.PrimFunc, target: tvm.target.Target) -> Any:
+    return dl.gpu.GEMV().apply(func, target, False)
+
+
+def _gemv_applies(func: tirx.PrimFunc) -> bool:
+    """Whether dlight's GEMV stays inside of its output: it stores whole tiles of rows."""
+    outputs = [p for p in iter_params(func)][-1:]
+    count = static_product(outputs[0].ty.shape) if outputs else None
+    return count is None or count % _GEMV_ROWS == 0
+
+
+def _apply(rule: Any) -> Callable[[tirx.PrimFunc, tvm.target.Target], Any]:
+    return lambda func, target: rule().apply(func, target, False)
+
+
+def _always(_func: tirx.PrimFunc) -> bool:
+    return True
+
+
+_Rule = Callable[[tirx.PrimFunc, tvm.target.Target], Any]
+
+#: TVM's default order (``relax/backend/cuda/pipeline.py``), with ours in between.
+_RULES: tuple[tuple[str, _Rule, Callable[[tirx.PrimFunc], bool]], ...] = (
+    ("dlight.Matmul", _matmul, _always),
+    ("dlight.GEMV", _gemv, _gemv_applies),
+    ("tvm_fusion.FullReduction", _apply(FullReduction), _always),
+    ("dlight.Reduction", _apply(dl.gpu.Reduction), _always),
+    ("dlight.GeneralReduction", _apply(dl.gpu.GeneralReduction), _always),
+    ("tvm_fusion.ShortRows", _apply(ShortRows), _always),
+    ("dlight.Fallback", _apply(dl.gpu.Fallback), _always),
+)

@@ -1,0 +1,190 @@
+"""Groups of one dataflow block: asked of the policy, tried, cut where they fail, recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from ..analysis.relax_graph import BlockGraph
+from ..device import Device
+from ..errors import PolicyError
+from ..limits import Limits
+from ..policy import Decision, Group, Policy, Reason
+from ..policy.reasons import Cyclic, Fused
+from .global_vars import function_var
+from .grouping import GroupFunction, make_group_function
+from .kernels import Attempt, KernelTrial
+from .split import cut
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A group that will be emitted, and what trying it told (None where nothing was tried)."""
+
+    ops: tuple[int, ...]
+    function: GroupFunction
+    attempt: Attempt | None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The groups of a block that are emitted, and the final decision on every edge."""
+
+    groups: tuple[Accepted, ...]
+    decisions: tuple[Decision, ...]
+
+
+def fuse_block(
+    mod: tvm.IRModule,
+    block: BlockGraph,
+    policy: Policy,
+    limits: Limits,
+    device: Device,
+    trial: KernelTrial | None,
+) -> Settled:
+    """Ask the policy for groups; keep those that are one kernel, cut those that are not.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module with the PrimFuncs.
+    block : BlockGraph
+        The block.
+    policy : Policy
+        Who forms the groups.
+    limits : Limits
+        Budgets of a kernel.
+    device : Device
+        Figures of the GPU.
+    trial : KernelTrial or None
+        How to try a group; None: groups are taken as they are.
+
+    Raises
+    ------
+    PolicyError
+        The policy's groups overlap.
+    """
+    graph = block.graph
+
+    def check(ops: tuple[int, ...]) -> Reason | None:
+        attempt = _attempt(mod, make_group_function(block, ops), trial)
+        return None if attempt is None else attempt.reason
+
+    partition = policy.partition(graph, limits, device, check)
+    _check_disjoint(block, partition.groups)
+    refused: dict[int, Reason] = {}
+    accepted: list[Accepted] = []
+    for group in _acyclic(block, partition.groups, refused):
+        accepted.extend(_try(mod, block, group, trial, refused))
+    accepted.sort(key=lambda group: graph.position[group.ops[0]])
+    member = {op: group for group in accepted for op in group.ops}
+    decisions = tuple(_final(block, d, member, refused) for d in partition.decisions)
+    return Settled(tuple(accepted), decisions)
+
+
+def _check_disjoint(block: BlockGraph, groups: Sequence[Group]) -> None:
+    seen: set[int] = set()
+    for group in groups:
+        twice = seen.intersection(group.ops)
+        if twice:
+            names = ", ".join(block.graph.ops[op].name for op in sorted(twice))
+            raise PolicyError(f"the policy put {names} into two groups: an op belongs to one")
+        seen.update(group.ops)
+
+
+def _acyclic(
+    block: BlockGraph, groups: Sequence[Group], refused: dict[int, Reason]
+) -> list[tuple[int, ...]]:
+    """The groups without those that could not be put into an order."""
+    kept = [tuple(group.ops) for group in groups]
+    while True:
+        cyclic = block.graph.cyclic_groups(kept)
+        if not cyclic:
+            return kept
+        first = min(cyclic)
+        for op in kept.pop(first):
+            refused[op] = Cyclic(block.graph.ops[op].name)
+
+
+def _try(
+    mod: tvm.IRModule,
+    block: BlockGraph,
+    ops: tuple[int, ...],
+    trial: KernelTrial | None,
+    refused: dict[int, Reason],
+) -> list[Accepted]:
+    accepted, waiting = [], [ops]
+    while waiting:
+        current = waiting.pop()
+        if len(current) == 1 and not block.graph.ops[current[0]].dead_outputs:
+            continue
+        function = make_group_function(block, current)
+        attempt = _attempt(mod, function, trial)
+        if attempt is None or attempt.reason is None:
+            accepted.append(Accepted(current, function, attempt))
+            continue
+        for op in current:
+            refused[op] = attempt.reason
+        if len(current) > 1:
+            waiting.extend(_without_rim_views(block, p) for p in cut(block.graph, current))
+    return accepted
+
+
+def _attempt(
+    mod: tvm.IRModule, function: GroupFunction, trial: KernelTrial | None
+) -> Attempt | None:
+    return trial.try_group(fused_prim_func(mod, function)) if trial else None
+
+
+def _without_rim_views(block: BlockGraph, ops: tuple[int, ...]) -> tuple[int, ...]:
+    """Leave reshapes at either end of a part outside: there they are views."""
+    kept = list(ops)
+    while len(kept) > 1 and block.graph.ops[kept[-1]].is_view:
+        kept.pop()
+    while len(kept) > 1 and block.graph.ops[kept[0]].is_view:
+        kept.pop(0)
+    return tuple(kept)
+
+
+def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:
+    """The PrimFunc that FuseTIR makes of a group.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module with the PrimFuncs that the group calls.
+    group : GroupFunction
+        The group.
+    """
+    target = function_var("group", group.function)
+    params = [relax.Var(p.name, p.ty) for p in group.function.params]
+    call = relax.Call(target, params, ret_ty=group.function.ret_ty)
+    result = relax.Var("result", group.function.ret_ty)
+    body = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(result, call)])], result)
+    caller = relax.Function(params, body, group.function.ret_ty, True)
+    functions: dict[Any, Any] = {gvar: mod[gvar] for gvar in group.callees}
+    functions[target] = group.function
+    functions[function_var("main", caller)] = caller.with_attr("global_symbol", "main")
+    return relax.transform.FuseTIR()(tvm.IRModule(functions))["group"]
+
+
+def _final(
+    block: BlockGraph,
+    decision: Decision,
+    member: dict[int, Accepted],
+    refused: dict[int, Reason],
+) -> Decision:
+    """The policy's decision, corrected by what became of the group."""
+    producer = block.graph.index[decision.producer]
+    consumer = block.graph.index[decision.consumer]
+    group = member.get(producer)
+    if group is not None and group is member.get(consumer):
+        return Decision(decision.producer, decision.consumer, Fused(len(group.ops)))
+    if not decision.fused:
+        return decision
+    reason = refused.get(producer) or refused.get(consumer)
+    return Decision(decision.producer, decision.consumer, reason or decision.reason)

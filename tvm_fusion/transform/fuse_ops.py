@@ -1,0 +1,231 @@
+"""The pass that groups ops: Relax dataflow blocks in, Primitive functions out."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from ..analysis import Op, OpKind
+from ..analysis.relax_graph import BlockGraph, build_block_graph, exclude_ops, owned_by_others
+from ..device import Device
+from ..device.gpu import DEFAULT_TARGET
+from ..limits import Limits
+from ..planning import Plan, attach_plans
+from ..policy import Policy, get_policy
+from ..trace import BlockRecord, GroupRecord, current_trace
+from .annotate_op_kind import AnnotateOpKind
+from .fuse_block import Accepted, fuse_block
+from .global_vars import Names
+from .grouping import group_name, rebuild_block
+from .inline_scalar_constants import InlineScalarConstants
+from .kernels import KernelTrial
+from .merge_dataflow_blocks import MergeDataflowBlocks
+from .options import check_feedback
+from .split_composites import SplitComposites
+
+
+@tvm.transform.module_pass(opt_level=0, name="tvm_fusion.FuseOps")
+class FuseOps:
+    """Group ops into Primitive functions, each of which will be one kernel.
+
+    Before the policy is asked, dataflow blocks are made where there are none, 0-d constants
+    become immediates, composite ops are split into blocks and PrimFuncs are annotated. Under a
+    GPU target every distinct group is scheduled on a copy; one that does not come out as a
+    single launchable kernel is cut. Plans travel in the module attribute ``tvm_fusion.plans``.
+
+    Parameters
+    ----------
+    policy : str or Policy
+        ``"dominator"`` (default), ``"single_chain"``, a registered name, or a policy.
+    limits : Limits, optional
+        Budgets of a kernel.
+    no_fuse : iterable of str, or callable
+        Ops to leave alone: names of variables or of PrimFuncs, or a predicate on ``Op``.
+    feedback : str
+        ``"auto"`` or ``"off"``; ``"compiler"`` is not available in this version.
+
+    Raises
+    ------
+    PolicyError
+        The policy is unknown.
+    LimitsError
+        ``feedback`` asks for what this version does not have.
+
+    Examples
+    --------
+    Before::
+
+        lv = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((8, 16), "float32"))
+        gv = R.call_tir(cls.add, (lv, y), out_ty=R.Tensor((8, 16), "float32"))
+
+    After::
+
+        gv = cls.fused_exp_add(x, y)   # a private function with attribute Primitive
+    """
+
+    def __init__(
+        self,
+        policy: str | Policy = "dominator",
+        limits: Limits | None = None,
+        no_fuse: Iterable[str] | Callable[[Op], bool] = (),
+        feedback: str = "auto",
+    ) -> None:
+        self.policy = get_policy(policy)
+        self.limits = limits or Limits()
+        self.no_fuse = no_fuse if callable(no_fuse) else tuple(no_fuse)
+        check_feedback(feedback)
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        """Run the pass; ``mod`` itself is left as it is."""
+        started = time.perf_counter()
+        mod = _prepare(mod)
+        run = _Run(mod, self.policy, self.limits, self.no_fuse)
+        result = run.transform()
+        trace = current_trace()
+        if trace is not None:
+            trace.seconds["FuseOps"] = time.perf_counter() - started
+        return result
+
+
+def _prepare(mod: tvm.IRModule) -> tvm.IRModule:
+    """Bring a module into the form that grouping works on; others' functions stay as they are."""
+    left_alone = {
+        gvar: func
+        for gvar, func in mod.functions.items()
+        if isinstance(func, relax.Function) and owned_by_others(func)
+    }
+    passes = [
+        relax.transform.ConvertToDataflow(),
+        MergeDataflowBlocks(),
+        relax.transform.CanonicalizeBindings(),
+        InlineScalarConstants(),
+        SplitComposites(),
+        AnnotateOpKind(),
+    ]
+    made = tvm.transform.Sequential(passes)(mod)
+    functions = dict(made.functions.items())
+    functions.update(left_alone)
+    return tvm.IRModule(functions, attrs=made.attrs, global_infos=made.global_infos)
+
+
+class _Run:
+    """One run of the pass over one module."""
+
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        policy: Policy,
+        limits: Limits,
+        no_fuse: Sequence[str] | Callable[[Op], bool],
+    ) -> None:
+        self.mod = mod
+        self.policy = policy
+        self.limits = limits
+        self.no_fuse = no_fuse
+        target = tvm.target.Target.current(allow_none=True)
+        self.device = Device.from_target(target or tvm.target.Target(DEFAULT_TARGET))
+        self.trial = _trial(target, limits)
+        self.names = Names(mod)
+        self.added: dict[Any, Any] = {}  # GlobalVar -> Primitive function
+        self.known: dict[Any, Any] = {}  # structure of a Primitive function -> GlobalVar
+        self.plans: dict[str, Plan] = {}
+
+    def transform(self) -> tvm.IRModule:
+        functions = {}
+        for gvar, func in self.mod.functions.items():
+            if isinstance(func, relax.Function) and not owned_by_others(func):
+                func = self._function(gvar.name_hint, func)
+            functions[gvar] = func
+        functions.update(self.added)
+        result = tvm.IRModule(functions, attrs=self.mod.attrs, global_infos=self.mod.global_infos)
+        return attach_plans(result, self.plans)
+
+    def _function(self, name: str, func: relax.Function) -> relax.Function:
+        body = self._body(name, func.body)
+        if body is func.body:
+            return func
+        return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+
+    def _body(self, name: str, body: Any) -> Any:
+        if not isinstance(body, relax.SeqExpr):
+            return body
+        blocks = []
+        for block in body.blocks:
+            if isinstance(block, relax.DataflowBlock):
+                blocks.append(self._block(name, block))
+            else:
+                blocks.append(relax.BindingBlock([self._binding(name, b) for b in block.bindings]))
+        return relax.SeqExpr(blocks, body.body)
+
+    def _binding(self, name: str, binding: Any) -> Any:
+        """Branches of an ``R.If`` are bodies of their own: fused inside, never across."""
+        value = binding.value
+        if not isinstance(binding, relax.VarBinding) or not isinstance(value, relax.If):
+            return binding
+        branches = [self._body(name, branch) for branch in (value.true_branch, value.false_branch)]
+        made = relax.If(value.cond, *branches)
+        return relax.VarBinding(binding.var, relax.BlockBuilder().normalize(made))
+
+    def _block(self, name: str, dataflow: relax.DataflowBlock) -> relax.DataflowBlock:
+        block = build_block_graph(
+            self.mod, dataflow, self.device.threads_per_block, self.device.warp_threads
+        )
+        block.graph = exclude_ops(block.graph, self.no_fuse)
+        settled = fuse_block(self.mod, block, self.policy, self.limits, self.device, self.trial)
+        targets = [self._target(block, group) for group in settled.groups]
+        trace = current_trace()
+        if trace is not None:
+            records = [
+                GroupRecord(gvar.name_hint, tuple(block.graph.ops[op].name for op in group.ops))
+                for gvar, group in zip(targets, settled.groups, strict=True)
+            ]
+            trace.blocks.append(
+                BlockRecord(name, self.policy.name, block.graph, tuple(records), settled.decisions)
+            )
+        if not targets:
+            return dataflow
+        return rebuild_block(block, [group.function for group in settled.groups], targets)
+
+    def _target(self, block: BlockGraph, group: Accepted) -> Any:
+        """The global variable of the group's function; equal groups share one."""
+        key = tvm_ffi.StructuralKey(group.function.function)
+        if key not in self.known:
+            called = [gvar.name_hint for gvar in group.function.callees]
+            heavy = [
+                block.graph.ops[op].function
+                for op in group.ops
+                if block.graph.ops[op].kind is OpKind.CONTRACTION
+            ]
+            gvar = self.names.new_var(group_name(called, heavy), group.function.function)
+            self.known[key] = gvar
+            self.added[gvar] = group.function.function
+            self.plans[gvar.name_hint] = _plan(block, group)
+        return self.known[key]
+
+
+def _trial(target: tvm.target.Target | None, limits: Limits) -> KernelTrial | None:
+    """How groups are tried: under the current GPU target, or the default one where none is."""
+    if target is None:
+        warnings.warn(
+            f"FuseOps runs without a current Target: groups are checked for {DEFAULT_TARGET} and "
+            f"are scheduled when the module is compiled; use `with target:` to be exact",
+            stacklevel=2,
+        )
+        target = tvm.target.Target(DEFAULT_TARGET)
+    return KernelTrial(target, limits) if "gpu" in target.keys else None
+
+
+def _plan(block: BlockGraph, group: Accepted) -> Plan:
+    ops = [block.graph.ops[op] for op in group.ops]
+    functions = tuple(op.function for op in ops)
+    kinds = tuple(op.kind.value for op in ops)
+    if group.attempt is None or group.attempt.kernel is None:
+        return Plan(functions, kinds)
+    kernel = group.attempt.kernel
+    return Plan(functions, kinds, kernel.rule, kernel.threads, group.attempt.shared_bytes)

@@ -1,0 +1,120 @@
+"""Tries a PrimFunc on a copy: does one launchable kernel come out, and which?"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from ..codegen import emit_cuda, parse_kernels
+from ..device import Device
+from ..device.gpu import STATIC_SHARED_BYTES
+from ..limits import Limits
+from ..policy.reasons import OverLimit, Reason, ScheduleFailed, SeveralKernels
+from ..schedule import Kernel, candidates, launch_refusal
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The outcome of trying the schedule rules on one PrimFunc.
+
+    Parameters
+    ----------
+    kernel : Kernel or None
+        The first result that the target can launch; for a group, the first of a single kernel.
+    reason : Reason or None
+        Why there is none.
+    shared_bytes : int
+        Statically declared shared memory of that kernel, in bytes per block.
+    """
+
+    kernel: Kernel | None
+    reason: Reason | None
+    shared_bytes: int = 0
+
+
+class KernelTrial:
+    """Schedules PrimFuncs under one target and remembers what came out.
+
+    Parameters
+    ----------
+    target : tvm.target.Target
+        A GPU target. For CUDA the source is generated as well, and read.
+    limits : Limits
+        Budgets of a kernel.
+    """
+
+    #: Results are kept for this many distinct PrimFuncs, across builds.
+    _CACHE_SIZE = 512
+    _cache: OrderedDict[Any, Attempt] = OrderedDict()
+
+    def __init__(self, target: tvm.target.Target, limits: Limits) -> None:
+        self.target = target
+        self.limits = limits
+        self.device = Device.from_target(target)
+
+    def try_group(self, func: tirx.PrimFunc) -> Attempt:
+        """Schedule a group: one kernel within the limits, or a reason."""
+        return self._try(func, single=True)
+
+    def try_op(self, func: tirx.PrimFunc) -> Attempt:
+        """Schedule an op by itself, which may take several kernels."""
+        return self._try(func, single=False)
+
+    def _try(self, func: tirx.PrimFunc, single: bool) -> Attempt:
+        bare = func.without_attr("global_symbol") if "global_symbol" in (func.attrs or {}) else func
+        limits = (self._budget(), self.limits.max_kernel_args)
+        key = (tvm_ffi.StructuralKey(bare), str(self.target), limits, single)
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        attempt = self._attempt(bare, single)
+        self._cache[key] = attempt
+        if len(self._cache) > self._CACHE_SIZE:
+            self._cache.popitem(last=False)
+        return attempt
+
+    def _budget(self) -> int:
+        return min(self.device.shared_memory_budget(self.limits), STATIC_SHARED_BYTES)
+
+    def _attempt(self, func: tirx.PrimFunc, single: bool) -> Attempt:
+        first_reason: Reason | None = None
+        last: Kernel | None = None
+        for kernel in candidates(func, self.target):
+            reason, shared = self._refusal(kernel, single)
+            if reason is None:
+                return Attempt(kernel, None, shared)
+            first_reason = first_reason or reason
+            last = kernel
+        if last is not None and not single:
+            return Attempt(last, first_reason)  # leave it to TVM, as the stock pipeline does
+        return Attempt(None, first_reason or ScheduleFailed("none of TVM's rules applies"))
+
+    def _refusal(self, kernel: Kernel, single: bool) -> tuple[Reason | None, int]:
+        """Why a scheduled function is refused, and its shared memory."""
+        if single and kernel.kernels != 1:
+            return SeveralKernels(kernel.kernels, kernel.rule), 0
+        reason = launch_refusal(
+            kernel.func, self.device.threads_per_block, self.limits.max_kernel_args
+        )
+        if reason is not None or self.target.kind.name != "cuda":
+            return reason, 0
+        try:
+            made = parse_kernels(emit_cuda(kernel.func, self.target))
+        except Exception as error:  # whatever TVM's lowering raises: another rule may do
+            return ScheduleFailed(_first_line(error)), 0
+        if single and len(made) != 1:
+            return SeveralKernels(len(made), kernel.rule), 0
+        shared = max((k.static_shared_bytes for k in made), default=0)
+        if shared > self._budget():
+            return OverLimit("bytes of shared memory", shared, self._budget()), shared
+        return None, shared
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

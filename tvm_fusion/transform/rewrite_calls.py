@@ -1,0 +1,109 @@
+"""Replaces call_tir bindings of a module one by one, for passes that do nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from ..analysis.relax_graph import is_call_tir, owned_by_others
+from .global_vars import Names
+
+#: (call, add a PrimFunc under a name) -> None to keep the call, or the bindings in front of it
+#: and the new value. Bindings in front are (name, value) pairs whose variables the rule makes.
+Rule = Callable[[relax.Call, Callable[[tirx.PrimFunc, str], Any]], "tuple[list[Any], Any] | None"]
+
+
+def rewrite_calls(mod: tvm.IRModule, rule: Rule) -> tvm.IRModule:
+    """A module in which ``rule`` was applied to every ``call_tir``.
+
+    PrimFuncs that nothing calls any more are dropped; the input module is left as it is.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module.
+    rule : callable
+        See :data:`Rule`.
+    """
+    rewriter = _Rewriter(mod, rule)
+    return rewriter.run()
+
+
+class _Rewriter:
+    def __init__(self, mod: tvm.IRModule, rule: Rule) -> None:
+        self.mod = mod
+        self.rule = rule
+        self.names = Names(mod)
+        self.added: dict[Any, Any] = {}
+        self.replaced: set[str] = set()
+
+    def run(self) -> tvm.IRModule:
+        functions: dict[Any, Any] = {}
+        for gvar, func in self.mod.functions.items():
+            if isinstance(func, relax.Function) and not owned_by_others(func):
+                body = self._body(func.body)
+                if body is not func.body:
+                    func = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+            functions[gvar] = func
+        if not self.replaced:
+            return self.mod
+        functions.update(self.added)
+        mod = tvm.IRModule(functions, attrs=self.mod.attrs, global_infos=self.mod.global_infos)
+        return self._without_unused(mod)
+
+    def _body(self, body: Any) -> Any:
+        if not isinstance(body, relax.SeqExpr):
+            return body
+        before = len(self.replaced), len(self.added)
+        blocks = []
+        for block in body.blocks:
+            bindings = [made for b in block.bindings for made in self._binding(b, block)]
+            blocks.append(type(block)(bindings))
+        if before == (len(self.replaced), len(self.added)):
+            return body
+        return relax.SeqExpr(blocks, body.body)
+
+    def _binding(self, binding: Any, block: Any) -> list[Any]:
+        value = binding.value
+        if not isinstance(binding, relax.VarBinding):
+            return [binding]
+        if isinstance(value, relax.If):
+            made = relax.If(
+                value.cond, self._body(value.true_branch), self._body(value.false_branch)
+            )
+            return [relax.VarBinding(binding.var, relax.BlockBuilder().normalize(made))]
+        if not is_call_tir(value) or not isinstance(block, relax.DataflowBlock):
+            return [binding]
+        result = self.rule(value, self._add)
+        if result is None:
+            return [binding]
+        self.replaced.add(value.args[0].name_hint)
+        front, new_value = result
+        return [*front, relax.VarBinding(binding.var, new_value)]
+
+    def _add(self, func: tirx.PrimFunc, name: str) -> Any:
+        gvar = self.names.new_var(name, func)
+        self.added[gvar] = func
+        return gvar
+
+    def _without_unused(self, mod: tvm.IRModule) -> tvm.IRModule:
+        used: set[str] = set()
+        for func in mod.functions.values():
+            if isinstance(func, relax.Function):
+                used.update(g.name_hint for g in relax.analysis.all_global_vars(func))
+        gone = {name for name in self.replaced if name not in used}
+        functions = {
+            gvar: func
+            for gvar, func in mod.functions.items()
+            if gvar.name_hint not in gone or "global_symbol" in (func.attrs or {})
+        }
+        return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def call_of(gvar: Any, args: list[Any], result_type: Any) -> relax.Call:
+    """A ``call_tir`` of ``gvar``."""
+    op = tvm.ir.Op.get("relax.call_tir")
+    return relax.Call(op, [gvar, relax.Tuple(args)], None, [result_type], ret_ty=result_type)
