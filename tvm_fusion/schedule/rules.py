@@ -17,6 +17,7 @@ from tvm import tirx
 from tvm.s_tir import dlight as dl
 
 from ..analysis.blocks import iter_params, static_product
+from .bool_vectors import without_bool_vectors
 from .full_reduction import FullReduction
 from .kernel import Kernel, inspect
 from .short_rows import ShortRows
@@ -56,7 +57,7 @@ def candidates(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[Kerne
             continue
         if space is not None:
             schedule = space[0] if isinstance(space, list) else space
-            made = schedule.mod["main"].with_attr("tirx.is_scheduled", True)
+            made = without_bool_vectors(schedule.mod["main"]).with_attr("tirx.is_scheduled", True)
             yield inspect(made, name)
 
 
@@ -75,7 +76,7 @@ def _gemv(func: tirx.PrimFunc, target: tvm.target.Target) -> Any:
 
 def _gemv_applies(func: tirx.PrimFunc) -> bool:
     """Whether dlight's GEMV stays inside of its output: it stores whole tiles of rows."""
-    outputs = [p for p in iter_params(func)][-1:]
+    outputs = list(iter_params(func))[-1:]
     count = static_product(outputs[0].ty.shape) if outputs else None
     return count is None or count % _GEMV_ROWS == 0
 

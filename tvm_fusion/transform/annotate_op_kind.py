@@ -7,6 +7,7 @@ from tvm import tirx
 
 from ..analysis import describe
 from ..analysis.primfunc import OP_KIND_ATTR
+from ..analysis.relax_graph import GROUP_ATTR
 
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.AnnotateOpKind")
@@ -33,7 +34,13 @@ class AnnotateOpKind:
         """Run the pass; ``mod`` itself is left as it is."""
         functions = {}
         for gvar, func in mod.functions.items():
-            if isinstance(func, tirx.PrimFunc) and OP_KIND_ATTR not in (func.attrs or {}):
+            if isinstance(func, tirx.PrimFunc) and _is_open(func):
                 func = func.with_attr(OP_KIND_ATTR, describe(func).kind.value)
             functions[gvar] = func
         return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def _is_open(func: tirx.PrimFunc) -> bool:
+    """Whether a PrimFunc is neither annotated nor a finished group."""
+    attrs = func.attrs or {}
+    return OP_KIND_ATTR not in attrs and GROUP_ATTR not in attrs

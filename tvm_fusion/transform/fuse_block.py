@@ -99,15 +99,16 @@ def _check_disjoint(block: BlockGraph, groups: Sequence[Group]) -> None:
 def _acyclic(
     block: BlockGraph, groups: Sequence[Group], refused: dict[int, Reason]
 ) -> list[tuple[int, ...]]:
-    """The groups without those that could not be put into an order."""
+    """The groups, cut where they could not be put into an order."""
     kept = [tuple(group.ops) for group in groups]
     while True:
         cyclic = block.graph.cyclic_groups(kept)
         if not cyclic:
             return kept
-        first = min(cyclic)
-        for op in kept.pop(first):
+        ops = kept.pop(min(cyclic))
+        for op in ops:
             refused[op] = Cyclic(block.graph.ops[op].name)
+        kept.extend(part for part in cut(block.graph, ops) if len(part) > 1)
 
 
 def _try(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
 
 import tvm
-from tvm import relax
 
 from ..analysis import Op
 from ..errors import TargetError
@@ -55,16 +56,35 @@ def pipeline(
                 "the pipeline 'tvm_fusion' needs a target: use tvm.compile(mod, target, "
                 "relax_pipeline='tvm_fusion'), or run it inside of `with target:`"
             )
+        stock = _stock_phases(target)
         fusion = fusion_passes(chosen, limits, no_fuse, feedback)
         passes = [
-            *relax.pipeline.library_dispatch_passes(target),
-            *_with_fusion(relax.pipeline.legalize_passes(target), fusion, target),
-            *relax.pipeline.dataflow_lower_passes(target),
-            *relax.pipeline.finalize_passes(target),
+            *stock.library_dispatch_passes(target),
+            *_with_fusion(stock.legalize_passes(target), fusion, target),
+            *stock.dataflow_lower_passes(target),
+            *stock.finalize_passes(target),
         ]
         return tvm.transform.Sequential(passes)(mod)
 
     return run
+
+
+def _stock_phases(target: tvm.target.Target) -> Any:
+    """TVM's module with the phases of the pipeline for ``target``.
+
+    ``relax.pipeline.dataflow_lower_passes`` and ``finalize_passes`` are meant to choose it, but
+    look in ``relax.backend.cuda``, which does not export them (TVM 0.27).
+    """
+    kind = target.kind.name
+    if kind == "opencl" and "adreno" in target.keys:
+        home = "adreno"
+    elif kind in ("cuda", "rocm"):
+        home = kind
+    elif "gpu" in target.keys:
+        home = "gpu_generic"
+    else:
+        home = "cpu_generic"
+    return import_module(f"tvm.relax.backend.{home}.pipeline")
 
 
 def _with_fusion(

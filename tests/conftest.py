@@ -1,0 +1,42 @@
+"""Fixtures and helpers of the whole suite."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm.target import Target
+
+#: LLVM without the expensive optimisations: the tests compile much and run little.
+QUICK_LLVM = {"kind": "llvm", "opt-level": 1}
+
+
+@pytest.fixture(scope="session")
+def cuda_target() -> Target:
+    """An A100 as a target, with a host; compiling for it needs no GPU."""
+    return make_cuda_target()
+
+
+def make_cuda_target(arch: str = "sm_80") -> Target:
+    return Target(
+        {
+            "kind": "cuda",
+            "arch": arch,
+            "max_num_threads": 1024,
+            "max_threads_per_block": 1024,
+            "max_shared_memory_per_block": 49152,
+            "thread_warp_size": 32,
+        },
+        host="llvm",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """GPU tests skip themselves without a GPU; slow ones run only when asked for."""
+    no_gpu = pytest.mark.skip(reason="no NVIDIA GPU")
+    slow = pytest.mark.skip(reason="slow: run with -m slow")
+    asked_for_slow = "slow" in (config.getoption("-m") or "")
+    for item in items:
+        if "gpu" in item.keywords and not tvm.cuda(0).exist:
+            item.add_marker(no_gpu)
+        if "slow" in item.keywords and not asked_for_slow:
+            item.add_marker(slow)

@@ -1,0 +1,94 @@
+"""The command line ``tvm-fusion``: what each command is called with, and how it ends.
+
+Exit status 0; 1 where the model cannot be imported or compiled, or the demo finds a difference
+(one line on stderr says why); 2 for wrong usage. TVM is imported only by what needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Sequence
+
+from .. import __version__
+from ..errors import TVMFusionError
+from . import options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; those of the process if not given.
+
+    Returns
+    -------
+    int
+        The exit status: 0 or 1.
+
+    Raises
+    ------
+    SystemExit
+        With status 2 for wrong usage, as argparse does; with 0 after ``--help``.
+    """
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        settings = options.settings(args)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        if args.command == "demo":
+            from .demo import demo
+
+            return demo(settings)
+        from .compile import compile_model
+
+        return compile_model(args.model, settings)
+    except Exception as error:
+        if settings.traceback:
+            traceback.print_exc()
+        print(f"tvm-fusion: error: {_one_line(error)}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tvm-fusion", description="Operator fusion for Apache TVM on NVIDIA GPUs."
+    )
+    parser.add_argument("--version", action="version", version=f"tvm-fusion {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    compiling = commands.add_parser(
+        "compile",
+        help="fuse and compile a model, and show its groups",
+        description="Fuse a model, compile it to CUDA, and show groups, kernels and bytes.",
+    )
+    compiling.add_argument(
+        "model",
+        metavar="MODEL",
+        help="an ONNX file, file.py:NAME of an IRModule, or the name of a built-in workload",
+    )
+    options.add_options(compiling)
+    compiling.add_argument(
+        "--compare-stock", action="store_true", help="count TVM's own fusion and schedules as well"
+    )
+    demo = commands.add_parser(
+        "demo",
+        help="the same for a built-in GPT-2 block, and run it on the CPU",
+        description="Compile a GPT-2 block, compare it with TVM's own fusion, and run it fused "
+        "against unfused on the CPU.",
+    )
+    options.add_options(demo)
+    return parser
+
+
+def _one_line(error: Exception) -> str:
+    """What went wrong and what to do, without line breaks."""
+    if isinstance(error, TVMFusionError | ValueError | OSError):
+        return " ".join(str(error).split())
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    what = ": ".join([type(error).__name__, *lines[-1:]])
+    return f"the build failed inside TVM with {what} (add --traceback to see where)"

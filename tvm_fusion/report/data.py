@@ -1,0 +1,172 @@
+"""What the summary of a build holds, as plain data, and its JSON layout."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+from .. import __version__
+from ..analysis.traffic import Totals, measure
+from ..planning import read_plans
+from ..trace import Trace
+
+#: Version of the JSON layout.
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """One group: the ops that became one PrimFunc, and what its kernels move.
+
+    Parameters
+    ----------
+    name : str
+        The PrimFunc; equal groups share one.
+    ops : tuple of str
+        Its ops, by the names that the edges use.
+    kinds : tuple of str
+        Their op kinds, in the same order.
+    kernels : int
+        Launches of one call.
+    shared_bytes : int
+        Shared memory of one thread block.
+    bytes_read, bytes_written : int
+        Modelled traffic in global memory.
+    """
+
+    name: str
+    ops: tuple[str, ...]
+    kinds: tuple[str, ...]
+    kernels: int
+    shared_bytes: int
+    bytes_read: int
+    bytes_written: int
+
+
+@dataclass(frozen=True)
+class EdgeSummary:
+    """The verdict on one producer and one consumer, with the code and the text of its reason."""
+
+    producer: str
+    consumer: str
+    fused: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one build decided, and what it costs against the same model built in other ways.
+
+    Parameters
+    ----------
+    versions : mapping of str to str
+        Of TVM, of this package and of Python.
+    target : str
+        The target's tag, or the target written out.
+    policy : str
+        Name of the policy.
+    limits : mapping of str to object
+        The limits by name.
+    totals : mapping of str to Totals or None
+        Kernels and bytes of one call, under ``"unfused"``, ``"stock"`` and ``"ours"``; None where
+        it was not asked for or could not be built.
+    groups : tuple of GroupSummary
+        In the order of the model.
+    edges : tuple of EdgeSummary
+        One for each producer and consumer.
+    notes : tuple of str
+        What did not go as planned, in sentences.
+    seconds : mapping of str to float
+        Time spent in each phase.
+    """
+
+    versions: Mapping[str, str]
+    target: str
+    policy: str
+    limits: Mapping[str, Any]
+    totals: Mapping[str, Totals | None]
+    groups: tuple[GroupSummary, ...]
+    edges: tuple[EdgeSummary, ...]
+    notes: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary in the layout of version ``SCHEMA``, ready for ``json.dump``."""
+        return {
+            "schema": SCHEMA,
+            "versions": dict(self.versions),
+            "target": self.target,
+            "policy": self.policy,
+            "limits": dict(self.limits),
+            "kernels": {
+                way: t and {"other": t.kernels_other, "heavy": t.kernels_heavy}
+                for way, t in self.totals.items()
+            },
+            "bytes": {
+                way: t and {"other": t.bytes_other, "heavy": t.bytes_heavy}
+                for way, t in self.totals.items()
+            },
+            "groups": [_plain(group) for group in self.groups],
+            "edges": [_plain(edge) for edge in self.edges],
+            "notes": list(self.notes),
+            "seconds": {phase: round(seconds, 4) for phase, seconds in self.seconds.items()},
+        }
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that decides what a build comes out as."""
+    return {
+        "tvm": str(tvm.__version__),
+        "tvm_ffi": str(tvm_ffi.__version__),
+        "tvm_fusion": __version__,
+        "python": platform.python_version(),
+    }
+
+
+def group_summaries(
+    trace: Trace, mod: tvm.IRModule, assume: Mapping[str, int] | None = None
+) -> tuple[GroupSummary, ...]:
+    """The groups of a trace with the figures of their PrimFuncs.
+
+    Parameters
+    ----------
+    trace : Trace
+        Recorded while ``mod`` was made.
+    mod : tvm.IRModule
+        The fused and scheduled module.
+    assume : mapping of str to int, optional
+        Values of symbolic extents by name.
+    """
+    plans = read_plans(mod)
+    traffic = {group.name: measure(mod[group.name], assume) for group in trace.groups}
+    return tuple(
+        GroupSummary(
+            name=group.name,
+            ops=group.ops,
+            kinds=tuple(block.graph.ops[block.graph.index[op]].kind.value for op in group.ops),
+            kernels=traffic[group.name].kernels,
+            shared_bytes=plans[group.name].shared_bytes,
+            bytes_read=traffic[group.name].bytes_read,
+            bytes_written=traffic[group.name].bytes_written,
+        )
+        for block in trace.blocks
+        for group in block.groups
+    )
+
+
+def edge_summaries(trace: Trace) -> tuple[EdgeSummary, ...]:
+    """The decisions of a trace."""
+    return tuple(
+        EdgeSummary(d.producer, d.consumer, d.fused, d.reason.code, d.reason.message)
+        for d in trace.decisions
+    )
+
+
+def _plain(record: GroupSummary | EdgeSummary) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(record).items()}
