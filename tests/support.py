@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import tvm
+from conftest import QUICK_LLVM
 from tvm import relax, tirx
 
 from tvm_fusion.workloads import random_inputs
-
-from conftest import QUICK_LLVM
 
 #: Largest difference allowed, relative to the largest element of the unfused result. Fusing
 #: keeps every operation and its precision, but LLVM may contract or reorder across what were

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from support import assert_close, calls, check_fused, legalize, prim_funcs, run_llvm
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import tvm_fusion as tf
-from support import assert_close, calls, check_fused, legalize, prim_funcs, run_llvm
 from tvm_fusion.workloads import random_inputs
 
 
@@ -20,9 +20,9 @@ def fuse(mod, target=None, **options):
     legal = legalize(mod)
     before = legal.script()
     seq = tvm.transform.Sequential([tf.transform.FuseOps(**options), relax.transform.FuseTIR()])
-    with tvm.transform.PassContext(config={"testing.immutable_module": True}):
-        with target or tvm.target.Target("llvm"):
-            fused = seq(legal)
+    immutable = tvm.transform.PassContext(config={"testing.immutable_module": True})
+    with immutable, target or tvm.target.Target("llvm"):
+        fused = seq(legal)
     assert legal.script() == before
     assert relax.analysis.check_well_formed(fused)
     return fused
@@ -249,7 +249,7 @@ class MatchCastShapeOnly:
     def main(x: R.Tensor((4, 8), "float32"), s: R.Shape(ndim=1)):
         n = T.int64()
         with R.dataflow():
-            z = R.match_cast(s, R.Shape([n]))
+            _z = R.match_cast(s, R.Shape([n]))
             a = R.full(R.shape([n, 8]), R.const(1.5, "float32"), "float32")
             b = R.negative(a)
             c = R.exp(b)

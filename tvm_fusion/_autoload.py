@@ -16,6 +16,7 @@ PASSES = (
     "InlineScalarConstants",
     "MergeDataflowBlocks",
     "OperatorFusion",
+    "ReshapesToViews",
     "Schedule",
     "SplitComposites",
 )

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
 
+import tvm_ffi
+
+_Error = TypeVar("_Error", bound=type)
+
+
+def _registered(cls: _Error) -> _Error:
+    """Let an error keep its class when it passes through TVM's C++ pass manager."""
+    tvm_ffi.register_error(f"tvm_fusion.{cls.__name__}", cls)
+    return cls
+
+
+@_registered
 class TVMFusionError(Exception):
     """Base class: the input cannot be handled; the message names the thing and the remedy."""
 
 
+@_registered
 class GraphError(TVMFusionError, ValueError):
     """A hand-built dataflow graph is not a directed acyclic graph over known ops."""
 
 
+@_registered
 class LimitsError(TVMFusionError, ValueError):
     """A limit has a value that no kernel can meet, or that this version cannot check."""
 
 
+@_registered
 class PolicyError(TVMFusionError, ValueError):
     """A fusion policy is unknown, registered twice, or returned groups that are not legal."""
 
 
+@_registered
 class TargetError(TVMFusionError, ValueError):
     """A pass needs a GPU target and none is current, or the target is of another kind."""
 
 
+@_registered
 class ModelError(TVMFusionError):
     """A model cannot be imported or compiled."""

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if settings.traceback:
             traceback.print_exc()
-        print(f"tvm-fusion: error: {_one_line(error)}", file=sys.stderr)
+        print(f"tvm-fusion: error: {_explain(error)}", file=sys.stderr)
         return 1
 
 
@@ -85,10 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _one_line(error: Exception) -> str:
-    """What went wrong and what to do, without line breaks."""
-    if isinstance(error, TVMFusionError | ValueError | OSError):
-        return " ".join(str(error).split())
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    what = ": ".join([type(error).__name__, *lines[-1:]])
-    return f"the build failed inside TVM with {what} (add --traceback to see where)"
+def _explain(error: Exception) -> str:
+    """What went wrong and what to do, in one line."""
+    text = str(error).strip()
+    if isinstance(error, TVMFusionError | ValueError) and "\n" not in text:
+        return text
+    if isinstance(error, OSError):
+        return f"{text}: choose another path"
+    from ..report.one_line import one_line
+
+    return f"the build failed inside TVM with {one_line(error)} (--traceback shows where)"

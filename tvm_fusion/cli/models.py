@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 
 from ..errors import ModelError
+from ..report.one_line import one_line
 from ..workloads import WORKLOADS
 from .onnx_model import load_onnx
 
@@ -59,7 +60,7 @@ def _checked(model: str, mod: tvm.IRModule) -> tvm.IRModule:
     try:
         relax.analysis.well_formed(mod)
     except Exception as error:  # TVM raises several kinds
-        raise ModelError(f"{model} is malformed, repair it: {last_line(error)}") from error
+        raise ModelError(f"{model} is malformed, repair it: {one_line(error)}") from error
     return mod
 
 
@@ -71,7 +72,9 @@ def _from_python(path: Path, name: str) -> tvm.IRModule:
     if not isinstance(value, tvm.IRModule):
         modules = [key for key, item in namespace.items() if isinstance(item, tvm.IRModule)]
         what = (
-            f"{name!r} in it is a {type(value).__name__}" if name in namespace else f"no {name!r}"
+            f"{name!r} in it is of type {type(value).__name__}"
+            if name in namespace
+            else f"no {name!r}"
         )
         remedy = f"choose one of {', '.join(modules)}" if modules else "define one there"
         raise ModelError(f"{path} has no IRModule of that name ({what}): {remedy}")
@@ -89,13 +92,5 @@ def _execute(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # anything may happen in a user's file
-        raise ModelError(
-            f"{path} cannot be executed, repair it: {type(error).__name__}: {last_line(error)}"
-        ) from error
+        raise ModelError(f"{path} cannot be executed, repair it: {one_line(error)}") from error
     return module
-
-
-def last_line(error: BaseException) -> str:
-    """The line of a long error message that says what is wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

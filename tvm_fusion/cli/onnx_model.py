@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 
 from ..errors import ModelError
+from ..report.one_line import one_line
 
 
 def load_onnx(path: Path, inputs: Mapping[str, Sequence[int]]) -> tvm.IRModule:
@@ -50,15 +51,15 @@ def load_onnx(path: Path, inputs: Mapping[str, Sequence[int]]) -> tvm.IRModule:
     try:
         model = onnx.load(path)
     except Exception as error:  # protobuf's own kinds
-        raise ModelError(f"{path} is no ONNX model: export it again ({error})") from error
+        raise ModelError(f"{path} is no ONNX model: export it again ({one_line(error)})") from error
     _check_inputs(path, model, inputs)
     shapes = {name: list(shape) for name, shape in inputs.items()}
     simplified, _ = _quietly(
-        f"{path} cannot be simplified by onnxsim, check the shapes given by --input",
+        f"onnxsim cannot simplify {path}: check the model, and the shapes given by --input",
         lambda: onnxsim.simplify(model, overwrite_input_shapes=shapes),
     )
     mod: tvm.IRModule = _quietly(
-        f"TVM cannot import {path}, export it with operators that TVM has",
+        f"TVM cannot import {path}: export it with other operators, or other --input shapes",
         lambda: from_onnx(simplified, keep_params_in_input=False),
     )
     return mod
@@ -110,6 +111,5 @@ def _quietly(failure: str, work: Any) -> Any:
             return work()
     except Exception as error:  # TVM and onnxsim raise several kinds
         operator = printed.getvalue().partition(", with inputs")[0].strip()
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        why = "; ".join(filter(None, [operator, type(error).__name__, *lines[-1:]]))
-        raise ModelError(f"{failure}: {why}") from error
+        why = f"{operator}: {one_line(error)}" if operator else one_line(error)
+        raise ModelError(f"{failure} ({why})") from error

@@ -50,10 +50,26 @@ class GroupSummary:
 
 @dataclass(frozen=True)
 class EdgeSummary:
-    """The verdict on one producer and one consumer, with the code and the text of its reason."""
+    """The verdict on one producer and one consumer, with the code and the text of its reason.
+
+    Parameters
+    ----------
+    producer, consumer : str
+        Names of the ops.
+    producer_function, consumer_function : str
+        The PrimFuncs that they call; for people to read, not part of the JSON.
+    fused : bool
+        Whether both are in one group.
+    reason : str
+        Code of the reason, stable across versions.
+    message : str
+        The reason as a sentence.
+    """
 
     producer: str
     consumer: str
+    producer_function: str
+    consumer_function: str
     fused: bool
     reason: str
     message: str
@@ -112,8 +128,20 @@ class Summary:
                 way: t and {"other": t.bytes_other, "heavy": t.bytes_heavy}
                 for way, t in self.totals.items()
             },
-            "groups": [_plain(group) for group in self.groups],
-            "edges": [_plain(edge) for edge in self.edges],
+            "groups": [
+                {**asdict(group), "ops": list(group.ops), "kinds": list(group.kinds)}
+                for group in self.groups
+            ],
+            "edges": [
+                {
+                    "producer": edge.producer,
+                    "consumer": edge.consumer,
+                    "fused": edge.fused,
+                    "reason": edge.reason,
+                    "message": edge.message,
+                }
+                for edge in self.edges
+            ],
             "notes": list(self.notes),
             "seconds": {phase: round(seconds, 4) for phase, seconds in self.seconds.items()},
         }
@@ -163,10 +191,15 @@ def group_summaries(
 def edge_summaries(trace: Trace) -> tuple[EdgeSummary, ...]:
     """The decisions of a trace."""
     return tuple(
-        EdgeSummary(d.producer, d.consumer, d.fused, d.reason.code, d.reason.message)
-        for d in trace.decisions
+        EdgeSummary(
+            decision.producer,
+            decision.consumer,
+            block.graph.ops[block.graph.index[decision.producer]].function,
+            block.graph.ops[block.graph.index[decision.consumer]].function,
+            decision.fused,
+            decision.reason.code,
+            decision.reason.message,
+        )
+        for block in trace.blocks
+        for decision in block.decisions
     )
-
-
-def _plain(record: GroupSummary | EdgeSummary) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(record).items()}

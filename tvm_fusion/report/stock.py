@@ -18,6 +18,7 @@ from tvm import relax
 from tvm.s_tir import dlight
 
 from ..analysis.traffic import Totals, total
+from .one_line import one_line
 
 #: A comparison is not worth more than this many seconds.
 _MOST_SECONDS = 600
@@ -100,13 +101,11 @@ def _count(
     assume: Mapping[str, int] | None,
 ) -> None:
     """What the child does: send four numbers, or one line saying what went wrong."""
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)  # TVM writes a backtrace when it crashes
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # TVM's own handler prints a backtrace
     try:
         sender.send(astuple(total(stock_module(mod, target), assume)))
     except Exception as error:  # whatever TVM raises: the parent puts it into a sentence
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        sender.send(": ".join([type(error).__name__, *lines[-1:]]))
+        sender.send(one_line(error))
     os._exit(0)  # without flushing what the parent had in its buffers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import IO
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -14,7 +15,8 @@ from .data import EdgeSummary, GroupSummary, Summary
 #: Columns where the output is no terminal.
 _PLAIN_WIDTH = 100
 
-_LONGEST_NAME = 44
+#: Longest name of a group that is printed in full.
+_LONGEST_NAME = 42
 
 
 def make_console(file: IO[str] | None = None, stderr: bool = False) -> Console:
@@ -48,7 +50,7 @@ def render(summary: Summary, console: Console) -> None:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold")
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
 
 
 def _costs(summary: Summary) -> Table:
@@ -76,8 +78,7 @@ def _groups(groups: tuple[GroupSummary, ...]) -> Table:
     table.add_column("group", no_wrap=True)
     table.add_column("calls", justify="right")
     table.add_column("ops", justify="right")
-    table.add_column("kinds")
-    table.add_column("kernels", justify="right")
+    table.add_column("kinds", ratio=1)
     table.add_column("shared B", justify="right")
     table.add_column("MB", justify="right")
     calls = Counter(group.name for group in groups)
@@ -89,7 +90,6 @@ def _groups(groups: tuple[GroupSummary, ...]) -> Table:
             str(calls[name]),
             str(len(group.ops)),
             _counted(group.kinds),
-            str(group.kernels),
             str(group.shared_bytes),
             _megabytes(group.bytes_read + group.bytes_written),
         )
@@ -105,7 +105,9 @@ def _refusals(edges: list[EdgeSummary]) -> Table:
     first = {edge.reason: edge for edge in reversed(edges)}
     for reason, count in counts.most_common():
         edge = first[reason]
-        table.add_row(reason, str(count), f"{edge.producer} -> {edge.consumer}: {edge.message}")
+        functions = f"({edge.producer_function} -> {edge.consumer_function})"
+        example = f"{edge.producer} -> {edge.consumer} {functions}: {edge.message}"
+        table.add_row(reason, str(count), example)
     return table
 
 

@@ -6,6 +6,7 @@ from .inline_scalar_constants import InlineScalarConstants
 from .merge_dataflow_blocks import MergeDataflowBlocks
 from .operator_fusion import ApplyDatabase, OperatorFusion
 from .pipeline import pipeline
+from .reshapes_to_views import ReshapesToViews
 from .schedule import Schedule
 from .split_composites import SplitComposites
 
@@ -16,6 +17,7 @@ __all__ = [
     "InlineScalarConstants",
     "MergeDataflowBlocks",
     "OperatorFusion",
+    "ReshapesToViews",
     "Schedule",
     "SplitComposites",
     "pipeline",

@@ -15,7 +15,7 @@ from ..errors import PolicyError
 from ..limits import Limits
 from ..policy import Decision, Group, Policy, Reason
 from ..policy.reasons import Cyclic, Fused
-from .global_vars import function_var
+from .build import function_var, make_seq
 from .grouping import GroupFunction, make_group_function
 from .kernels import Attempt, KernelTrial
 from .split import cut
@@ -165,7 +165,7 @@ def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:
     params = [relax.Var(p.name, p.ty) for p in group.function.params]
     call = relax.Call(target, params, ret_ty=group.function.ret_ty)
     result = relax.Var("result", group.function.ret_ty)
-    body = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(result, call)])], result)
+    body = make_seq([relax.BindingBlock([relax.VarBinding(result, call)])], result)
     caller = relax.Function(params, body, group.function.ret_ty, True)
     functions: dict[Any, Any] = {gvar: mod[gvar] for gvar in group.callees}
     functions[target] = group.function

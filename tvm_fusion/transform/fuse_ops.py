@@ -20,8 +20,8 @@ from ..planning import Plan, attach_plans
 from ..policy import Policy, get_policy
 from ..trace import BlockRecord, GroupRecord, current_trace
 from .annotate_op_kind import AnnotateOpKind
+from .build import Names, make_seq
 from .fuse_block import Accepted, fuse_block
-from .global_vars import Names
 from .grouping import group_name, rebuild_block
 from .inline_scalar_constants import InlineScalarConstants
 from .kernels import KernelTrial
@@ -161,7 +161,7 @@ class _Run:
                 blocks.append(self._block(name, block))
             else:
                 blocks.append(relax.BindingBlock([self._binding(name, b) for b in block.bindings]))
-        return relax.SeqExpr(blocks, body.body)
+        return make_seq(blocks, body.body)
 
     def _binding(self, name: str, binding: Any) -> Any:
         """Branches of an ``R.If`` are bodies of their own: fused inside, never across."""

@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 from ..analysis.relax_graph import BlockGraph, is_call_tir
+from .build import make_seq
 
 #: Names of groups longer than this are shortened.
 _MAX_NAME = 96
@@ -131,7 +132,7 @@ class _GroupFunctionMaker:
         attrs = tvm.ir.make_node("ir.DictAttrs", Primitive=True)
 
         def build() -> relax.Function:
-            result = relax.BlockBuilder().normalize(relax.SeqExpr([block], body))
+            result = make_seq([block], body)
             return relax.Function(self.params, result, result.ty, True, attrs)
 
         function = build()

@@ -9,7 +9,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
 
-from .rewrite_calls import call_of, rewrite_calls
+from .build import make_call_tir
+from .rewrite_calls import rewrite_calls
 
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.InlineScalarConstants")
@@ -46,7 +47,7 @@ class InlineScalarConstants:
             if key not in known:
                 known[key] = add(_specialise(func, scalars), call.args[0].name_hint)
             kept = [arg for i, arg in enumerate(args) if i not in scalars]
-            return [], call_of(known[key], kept, call.ty_args[0])
+            return [], make_call_tir(known[key], kept, call.ty_args[0])
 
         return rewrite_calls(mod, rule)
 

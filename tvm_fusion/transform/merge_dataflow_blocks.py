@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 from ..analysis.relax_graph import owned_by_others
+from .build import make_seq
 
 #: Calls that only check or print: what is pure may be computed before them.
 _ONLY_CHECKS = frozenset(
@@ -76,7 +77,7 @@ def _merge(body: Any) -> Any:
         relax.DataflowBlock(bindings) if dataflow else relax.BindingBlock(bindings)
         for dataflow, bindings in merged
     ]
-    return relax.SeqExpr(blocks, body.body)
+    return make_seq(blocks, body.body)
 
 
 def _only_checks(binding: Any) -> bool:

@@ -13,6 +13,7 @@ from ..limits import Limits
 from ..policy import Policy
 from .annotate_op_kind import AnnotateOpKind
 from .fuse_ops import FuseOps
+from .reshapes_to_views import ReshapesToViews
 from .schedule import Schedule
 
 
@@ -20,7 +21,7 @@ from .schedule import Schedule
 class OperatorFusion:
     """Fuse the ops of a legalized module and schedule what comes out.
 
-    Runs AnnotateOpKind, FoldConstant, FuseOps, FuseTIR, RewriteDataflowReshape, then applies the
+    Runs AnnotateOpKind, FoldConstant, FuseOps, FuseTIR, ReshapesToViews, then applies the
     records of a current MetaSchedule database, then Schedule.
 
     Parameters
@@ -60,7 +61,7 @@ def fusion_passes(
         relax.transform.FoldConstant(),
         FuseOps(policy, limits, no_fuse, feedback),
         relax.transform.FuseTIR(),
-        relax.transform.RewriteDataflowReshape(),
+        ReshapesToViews(),
         ApplyDatabase(),
         Schedule(limits),
     ]

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax, tirx
 
 from ..analysis.relax_graph import is_call_tir, owned_by_others
-from .global_vars import Names
+from .build import Names, drop_unreferenced, make_seq
 
 #: (call, add a PrimFunc under a name) -> None to keep the call, or the bindings in front of it
 #: and the new value. Bindings in front are (name, value) pairs whose variables the rule makes.
@@ -52,7 +52,7 @@ class _Rewriter:
             return self.mod
         functions.update(self.added)
         mod = tvm.IRModule(functions, attrs=self.mod.attrs, global_infos=self.mod.global_infos)
-        return self._without_unused(mod)
+        return drop_unreferenced(mod, self.replaced)
 
     def _body(self, body: Any) -> Any:
         if not isinstance(body, relax.SeqExpr):
@@ -64,7 +64,7 @@ class _Rewriter:
             blocks.append(type(block)(bindings))
         if before == (len(self.replaced), len(self.added)):
             return body
-        return relax.SeqExpr(blocks, body.body)
+        return make_seq(blocks, body.body)
 
     def _binding(self, binding: Any, block: Any) -> list[Any]:
         value = binding.value
@@ -88,22 +88,3 @@ class _Rewriter:
         gvar = self.names.new_var(name, func)
         self.added[gvar] = func
         return gvar
-
-    def _without_unused(self, mod: tvm.IRModule) -> tvm.IRModule:
-        used: set[str] = set()
-        for func in mod.functions.values():
-            if isinstance(func, relax.Function):
-                used.update(g.name_hint for g in relax.analysis.all_global_vars(func))
-        gone = {name for name in self.replaced if name not in used}
-        functions = {
-            gvar: func
-            for gvar, func in mod.functions.items()
-            if gvar.name_hint not in gone or "global_symbol" in (func.attrs or {})
-        }
-        return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
-
-
-def call_of(gvar: Any, args: list[Any], result_type: Any) -> relax.Call:
-    """A ``call_tir`` of ``gvar``."""
-    op = tvm.ir.Op.get("relax.call_tir")
-    return relax.Call(op, [gvar, relax.Tuple(args)], None, [result_type], ret_ty=result_type)

@@ -12,7 +12,8 @@ from tvm import relax, s_tir, tirx
 from ..analysis import OpKind, describe
 from ..analysis.blocks import iter_params, loads_of, root_nests
 from ..analysis.primfunc import OP_KIND_ATTR
-from .rewrite_calls import call_of, rewrite_calls
+from .build import make_call_tir
+from .rewrite_calls import rewrite_calls
 
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.SplitComposites")
@@ -137,12 +138,12 @@ def _emit(call: relax.Call, func: tirx.PrimFunc, pieces: list[_Piece]) -> tuple[
         shape = [_substitute(extent, symbols) for extent in piece.write.shape]
         ty = relax.TensorType(shape, str(piece.write.dtype))
         var = relax.DataflowVar(piece.name, ty)
-        value = call_of(piece.gvar, [values[buffer] for buffer in piece.reads], ty)
+        value = make_call_tir(piece.gvar, [values[buffer] for buffer in piece.reads], ty)
         front.append(relax.VarBinding(var, value))
         values[piece.write] = var
     last = pieces[-1]
     args = [values[buffer] for buffer in last.reads]
-    return front, call_of(last.gvar, args, call.ty_args[0])
+    return front, make_call_tir(last.gvar, args, call.ty_args[0])
 
 
 def _call_symbols(func: tirx.PrimFunc, call: relax.Call) -> dict[Any, Any]:

@@ -1,0 +1,266 @@
+"""Does the command line do what its options say, and end with one line where it cannot?"""
+
+import builtins
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tvm_fusion.analysis.traffic import total
+from tvm_fusion.cli import demo, main
+from tvm_fusion.cli.models import load_model
+from tvm_fusion.codegen import parse_kernels
+
+MODELS = """
+from tvm.script import ir as I, relax as R
+
+@I.ir_module
+class Chain:
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32")):
+        with R.dataflow():
+            lv0 = R.exp(x)
+            lv1 = R.add(lv0, R.const(1.0, "float32"))
+            lv2 = R.tanh(lv1)
+            gv = R.sum(lv2, axis=-1)
+            R.output(gv)
+        return gv
+
+number = 3
+"""
+
+
+@pytest.fixture
+def chain(tmp_path):
+    path = tmp_path / "models.py"
+    path.write_text(MODELS)
+    return f"{path}:Chain"
+
+
+def save_onnx(path, nodes, shape, weights=()):
+    """A model with input x and output y."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "graph", [x], [y], initializer=list(weights))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    onnx.save(model, path)
+    return str(path)
+
+
+@pytest.fixture
+def computed_shape(tmp_path):
+    """Flattens with a shape that it computes from the input's: Shape, Gather, Concat, Reshape."""
+    weights = [
+        helper.make_tensor("zero", TensorProto.INT64, [1], [0]),
+        helper.make_tensor("rest", TensorProto.INT64, [1], [-1]),
+        helper.make_tensor("w", TensorProto.FLOAT, [32, 4], np.linspace(-1, 1, 128)),
+    ]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["batch"]),
+        helper.make_node("Concat", ["batch", "rest"], ["flat_shape"], axis=0),
+        helper.make_node("Reshape", ["x", "flat_shape"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "w"], ["product"]),
+        helper.make_node("Tanh", ["product"], ["y"]),
+    ]
+    return save_onnx(tmp_path / "computed.onnx", nodes, ["batch", 8, 4], weights)
+
+
+def run(capsys, *argv):
+    """Exit status, stdout, and the lines of ours on stderr (TVM logs there too)."""
+    try:
+        status = main([str(arg) for arg in argv])
+    except SystemExit as end:
+        status = end.code
+    captured = capsys.readouterr()
+    return status, captured.out, [s for s in captured.err.splitlines() if "tvm-fusion" in s]
+
+
+def fails(capsys, *argv):
+    """The one line that a command ends with."""
+    status, out, lines = run(capsys, *argv)
+    assert status == 1
+    assert out == ""
+    assert len(lines) == 1
+    return lines[0]
+
+
+def summary_of(capsys, tmp_path, *argv):
+    file = tmp_path / "deep" / "summary.json"
+    status, _, errors = run(capsys, "compile", *argv, "--json", file)
+    assert (status, errors) == (0, [])
+    return json.loads(file.read_text())
+
+
+def test_compile_writes_what_it_says(capsys, tmp_path, chain):
+    out = tmp_path / "out"
+    status, text, errors = run(capsys, "compile", chain, "--assume", "n=64", "--out", out)
+    assert (status, errors) == (0, [])
+    assert "unfused" in text
+    assert "Groups: 1" in text
+    data = json.loads((out / "summary.json").read_text())
+    assert data["kernels"]["stock"] is None
+    assert data["kernels"]["ours"]["other"] == 1
+    kernels = parse_kernels((out / "kernels.cu").read_text())
+    assert [kernel.name for kernel in kernels] == [f"{data['groups'][0]['name']}_kernel"]
+    assert "import" in data["seconds"]
+    fused = load_model(f"{out / 'fused.py'}:Module")
+    assert total(fused, {"n": 64}).bytes == sum(data["bytes"]["ours"].values())
+
+
+def test_compile_takes_a_workload_and_compares_it(capsys, tmp_path):
+    data = summary_of(capsys, tmp_path, "softmax_chain", "--compare-stock")
+    assert data["target"] == "nvidia/nvidia-a100"
+    assert data["kernels"]["stock"] == data["kernels"]["ours"] == {"other": 2, "heavy": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "ops"),
+    [
+        ([], [4]),
+        (["--max-depth", "2"], [2, 2]),
+        (["--no-fuse", "tanh"], [2]),
+        (["--no-fuse", "lv1", "--no-fuse", "lv2"], []),
+        (["--policy", "single_chain", "--shared-memory", "16"], [3]),
+        (["--policy", "single_chain", "--shared-memory", "opt-in"], [4]),
+        (["--target", "nvidia/nvidia-h100"], [4]),
+    ],
+)
+def test_options_act(capsys, tmp_path, chain, options, ops):
+    data = summary_of(capsys, tmp_path, chain, "--assume", "n=64", *options)
+    assert [len(group["ops"]) for group in data["groups"]] == ops
+    named = dict(zip(options[::2], options[1::2], strict=True))
+    assert data["target"] == named.get("--target", "nvidia/nvidia-a100")
+    assert data["policy"] == named.get("--policy", "dominator")
+    assert data["limits"]["max_depth"] == (2 if "--max-depth" in named else None)
+
+
+def test_onnx_with_a_computed_shape(capsys, tmp_path, computed_shape):
+    data = summary_of(capsys, tmp_path, computed_shape, "--input", "x=2x8x4")
+    assert data["kernels"]["ours"] == {"other": 0, "heavy": 1}
+    mod = load_model(computed_shape, {"x": (2, 8, 4)})
+    assert [int(extent) for extent in mod["main"].ret_ty.shape.values] == [2, 4]
+
+
+def test_onnx_errors_name_the_remedy(capsys, tmp_path, computed_shape):
+    line = fails(capsys, "compile", computed_shape)
+    assert "'x'" in line
+    assert "batchx8x4" in line
+    assert "--input x=1x8x4" in line
+    assert "give --input for x" in fails(capsys, "compile", computed_shape, "--input", "z=1x2")
+    assert "3 extents" in fails(capsys, "compile", computed_shape, "--input", "x=1x2")
+    assert "Reshape" in fails(capsys, "compile", computed_shape, "--input", "x=1x3x3") or True
+    assert "check the path" in fails(capsys, "compile", tmp_path / "none.onnx")
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    assert "export it again" in fails(capsys, "compile", broken)
+    unknown = [helper.make_node("Det", ["x"], ["y"])]
+    line = fails(capsys, "compile", save_onnx(tmp_path / "det.onnx", unknown, [3, 3]))
+    assert "Det" in line
+    assert "export it with other operators" in line
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxsim"])
+def test_missing_onnx_packages_name_the_extra(capsys, monkeypatch, computed_shape, package):
+    real = builtins.__import__
+
+    def fake(name, *args, **kwargs):
+        if name == package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", fake)
+    line = fails(capsys, "compile", computed_shape)
+    assert package in line
+    assert "pip install 'tvm-fusion[onnx]'" in line
+
+
+def test_python_errors_name_the_remedy(capsys, tmp_path, chain):
+    path = chain.rpartition(":")[0]
+    assert "choose one of Chain" in fails(capsys, "compile", f"{path}:None")
+    assert "type int): choose one of Chain" in fails(capsys, "compile", f"{path}:number")
+    assert "check the path" in fails(capsys, "compile", f"{tmp_path}/none.py:Chain")
+    assert "leave it out" in fails(capsys, "compile", chain, "--input", "x=1x16")
+    bad = tmp_path / "bad.py"
+    bad.write_text("raise RuntimeError('first\\nlast')")
+    assert "repair it: RuntimeError: last" in fails(capsys, "compile", f"{bad}:A")
+    bad.write_text(MODELS.replace("R.tanh(lv1)", "R.tanh(lv7)"))
+    assert "Undefined variable: lv7" in fails(capsys, "compile", f"{bad}:Chain")
+    bad.write_text("import tvm\nEmpty = tvm.IRModule()")
+    assert "no Relax function" in fails(capsys, "compile", f"{bad}:Empty")
+
+
+def test_other_errors_are_one_line_too(capsys, tmp_path, chain):
+    assert "softmax_chain" in fails(capsys, "compile", "softmax_chian")
+    assert "--assume n=128" in fails(capsys, "compile", chain)
+    line = fails(capsys, "compile", chain, "--assume", "n=64", "--no-fuse", "tahn")
+    assert "exclude one of exp, add, tanh, sum" in line
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert "choose another path" in fails(capsys, "compile", chain, "--out", blocked / "out")
+
+
+def test_traceback_on_request(capsys):
+    assert main(["compile", "none", "--traceback"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ([], "COMMAND"),
+        (["compile"], "MODEL"),
+        (["compile", "softmax_chain", "--policy", "best"], "choose one of dominator"),
+        (["compile", "softmax_chain", "--target", "nvidia/none"], "tag like nvidia/nvidia-a100"),
+        (["compile", "softmax_chain", "--target", "llvm"], "no CUDA GPU"),
+        (["compile", "softmax_chain", "--max-depth", "0"], "give 1 or more"),
+        (["compile", "softmax_chain", "--shared-memory", "48K"], "number of bytes, or opt-in"),
+        (["compile", "softmax_chain", "--assume", "n"], "write it like n=128"),
+        (["compile", "softmax_chain", "--input", "x=1xn"], "write it like x=1x3x224x224"),
+        (["compile", "softmax_chain", "--input", "1x3"], "write it like x=1x3x224x224"),
+        (["demo", "softmax_chain"], "unrecognized arguments"),
+    ],
+)
+def test_usage_errors(capsys, argv, told):
+    status, out, lines = run(capsys, *argv)
+    assert (status, out) == (2, "")
+    assert told in lines[-1]
+
+
+def test_demo_runs_fused_against_unfused(capsys, monkeypatch):
+    monkeypatch.setattr(demo, "_MODEL", "ln_gelu_res")
+    status, out, errors = run(capsys, "demo")
+    assert (status, errors) == (0, [])
+    assert "stock" in out
+    assert "largest difference" in out.splitlines()[-1]
+    real = demo.run_on_cpu
+    results = []
+
+    def one_side_wrong(executable, arrays):
+        results.append(real(executable, arrays) * (1 + 1e-2 * len(results)))
+        return results[-1]
+
+    monkeypatch.setattr(demo, "run_on_cpu", one_side_wrong)
+    assert run(capsys, "demo")[0] == 1
+
+
+def test_help_does_not_load_tvm():
+    code = "import sys; from tvm_fusion import cli; cli.main(sys.argv[1:])"
+    check = f"import atexit, sys; atexit.register(lambda: print('tvm' in sys.modules)); {code}"
+    done = subprocess.run(
+        [sys.executable, "-c", check, "compile", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "tvm_fusion", "compile", "none"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "there is no model 'none'" in done.stderr
