@@ -279,6 +279,11 @@ def test_a_pair_that_the_reason_just_spares_is_fused(code):
     assert decide(allowed(), pair, limits).fused
 
 
+def test_each_read_of_another_op_counts_as_a_predecessor():
+    reason = decide(graph_of("a>c b>c b>c", "c"), "ac", Limits()).reason
+    assert reason.message == "c reads results of other ops 3 times"
+
+
 def test_the_same_op_read_twice_is_two_readers_and_two_predecessors():
     assert decide(graph_of("a>b a>b", "b"), "ab", Limits()).reason.code == "many_consumers"
 

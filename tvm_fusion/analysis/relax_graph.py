@@ -39,6 +39,8 @@ class BlockGraph:
         For each op the indices of the bindings that take fields of its result.
     uses : list of list of relax.Var
         For each binding the variables it reads.
+    readers : dict of relax.Var to list of int
+        For each variable the bindings that read it.
     order : list of (int, int)
         (earlier, later) bindings that must keep their order without a value flowing.
     """
@@ -48,6 +50,7 @@ class BlockGraph:
     binding_of: list[int]
     fields_of: dict[int, list[int]]
     uses: list[list[Any]]
+    readers: dict[Any, list[int]]
     order: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -104,7 +107,10 @@ class _Builder:
         self.maker: dict[Any, int] = {}  # variable -> op that makes it, itself or a field of it
         self.binding_of: list[int] = []
         self.fields_of: dict[int, list[int]] = {}
-        self.read = {var for uses in self.uses for var in uses}
+        self.readers: dict[Any, list[int]] = {}
+        for i, uses in enumerate(self.uses):
+            for var in dict.fromkeys(uses):
+                self.readers.setdefault(var, []).append(i)
         self.constants: dict[Any, str] = {}  # constant -> the name it goes by here
 
     def build(self) -> BlockGraph:
@@ -133,7 +139,9 @@ class _Builder:
             self._outputs(),
             [(a, b) for a, b in between_ops if a is not None and b is not None and a != b],
         )
-        return BlockGraph(self.bindings, graph, self.binding_of, self.fields_of, self.uses, order)
+        return BlockGraph(
+            self.bindings, graph, self.binding_of, self.fields_of, self.uses, self.readers, order
+        )
 
     # -- who makes and reads what ----------------------------------------------------------
 
@@ -152,7 +160,7 @@ class _Builder:
         return (
             isinstance(binding, relax.VarBinding)
             and isinstance(binding.value, relax.Tuple)
-            and binding.var not in self.read
+            and binding.var not in self.readers
         )
 
     def _op_at(self, binding: int) -> int | None:
@@ -170,14 +178,12 @@ class _Builder:
 
     def _order(self) -> list[tuple[int, int]]:
         """Pairs of bindings whose order is not given by values."""
-        order = []
+        order: list[tuple[int, int]] = []
         for i, binding in enumerate(self.bindings):
             if not _is_call(binding.value, _CALL_TIR_INPLACE):
                 continue
-            overwritten = set(self.uses[i])
-            for j, uses in enumerate(self.uses):
-                if j != i and not overwritten.isdisjoint(uses):
-                    order.append((min(i, j), max(i, j)))
+            others = {j for var in self.uses[i] for j in self.readers[var] if j != i}
+            order.extend((min(i, j), max(i, j)) for j in sorted(others))
         if any(isinstance(b, relax.MatchCast) for b in self.bindings):
             order += self._shape_order()
         return order
@@ -252,7 +258,7 @@ class _Builder:
         live = {
             int(b.value.index)
             for b in fields
-            if b.var in self.read or not isinstance(b.var, relax.DataflowVar)
+            if b.var in self.readers or not isinstance(b.var, relax.DataflowVar)
         }
         return count - len(live)
 
@@ -276,16 +282,13 @@ class _Builder:
             return "has a result of unknown shape"
         binding = self.bindings[self.binding_of[op]]
         if len(outputs) > 1:
-            whole = any(
-                binding.var in uses
-                for i, uses in enumerate(self.uses)
-                if i not in self.fields_of.get(op, ())
-            )
+            fields = self.fields_of.get(op, [])
+            whole = any(i not in fields for i in self.readers.get(binding.var, ()))
             if whole or not isinstance(binding.var, relax.DataflowVar):
                 return "has its tuple of results used as a whole"
             if dead == len(outputs):
                 return "has results that nobody reads"
-        elif isinstance(binding.var, relax.DataflowVar) and binding.var not in self.read:
+        elif isinstance(binding.var, relax.DataflowVar) and binding.var not in self.readers:
             return "has a result that nobody reads"
         return None
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax, s_tir, tirx
 
 from ..errors import TVMFusionError
-from .blocks import element_bytes, loads_of, root_nests
+from .blocks import element_bytes, iter_params, loads_of, root_nests, static_int, vars_of
 from .op_kind import OpKind
 from .primfunc import OP_KIND_ATTR
 
@@ -80,7 +79,8 @@ def measure(func: tirx.PrimFunc, assume: Mapping[str, int] | None = None) -> Tra
     TVMFusionError
         A symbolic extent has no value in ``assume``.
     """
-    counter = _Counter(dict(assume or {}))
+    shape_vars = {v for p in iter_params(func) for e in p.ty.shape for v in vars_of(e)}
+    counter = _Counter(dict(assume or {}), shape_vars)
     read = written = kernels = 0
     for nest in root_nests(func):
         kernels += 1
@@ -143,10 +143,12 @@ def is_heavy(name: str, func: tirx.PrimFunc) -> bool:
 class _Counter:
     """Walks one kernel and adds up what it touches."""
 
-    def __init__(self, assume: dict[str, int]) -> None:
+    def __init__(self, assume: dict[str, int], shape_vars: set[Any]) -> None:
         self.assume = assume
+        self.shape_vars = shape_vars
         self.reads: dict[Any, int] = {}
         self.writes: dict[Any, int] = {}
+        self.domains: dict[Any, int] = {}  # loop and thread variables -> extents
 
     def count(self, stmt: Any) -> tuple[int, int]:
         """Bytes read and bytes written by one statement. A buffer it writes is not read."""
@@ -156,25 +158,25 @@ class _Counter:
         return sum(n for b, n in self.reads.items() if b not in self.writes), written
 
     def _extent(self, expr: Any) -> int:
-        if isinstance(expr, int):
-            return expr
-        if isinstance(expr, tirx.IntImm):
-            return int(expr.value)
-        analyzer, missing = tvm.sym.Analyzer(), []
+        """The value of an extent; its upper bound where it depends on loops, threads or data."""
+        value = static_int(expr)
+        if value is not None:
+            return value
+        analyzer = tvm.sym.Analyzer()
+        for var in vars_of(expr):
+            if var in self.domains:
+                analyzer.bind(var, tvm.ir.Range(0, self.domains[var]))
+            elif var in self.shape_vars:
+                analyzer.bind(var, tirx.const(self._assumed(var.name), var.ty.dtype))
+        return int(analyzer.const_int_bound(expr).max_value)
 
-        def bind(var: Any) -> None:
-            if var.name in self.assume:
-                analyzer.bind(var, tirx.const(self.assume[var.name], var.ty.dtype))
-            else:
-                missing.append(var.name)
-
-        tvm_ffi.structural_walk(expr, (tirx.Var, bind))
-        if missing:
+    def _assumed(self, name: str) -> int:
+        if name not in self.assume:
             raise TVMFusionError(
-                f"the extent {expr} is symbolic: give a value, like assume={{'{missing[0]}': 128}} "
-                f"or --assume {missing[0]}=128"
+                f"the extent {name} is symbolic: give it a value to count with, like "
+                f"assume={{'{name}': 128}} or --assume {name}=128"
             )
-        return int(analyzer.simplify(expr))
+        return self.assume[name]
 
     def _touch(self, table: dict[Any, int], buffer: Any, times: int) -> None:
         if buffer.scope() != "global":
@@ -191,7 +193,12 @@ class _Counter:
 
     def _visit(self, node: Any, times: int) -> None:
         if isinstance(node, tirx.For):
-            self._visit(node.body, times * self._extent(node.extent))
+            extent = self._extent(node.extent)
+            self.domains[node.loop_var] = extent
+            self._visit(node.body, times * extent)
+        elif isinstance(node, tirx.AttrStmt) and node.attr_key == "thread_extent":
+            self.domains[node.node.var] = self._extent(node.value)
+            self._visit(node.body, times)
         elif isinstance(node, tirx.SeqStmt):
             for child in node.seq:
                 self._visit(child, times)

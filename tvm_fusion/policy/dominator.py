@@ -26,6 +26,7 @@ from .reasons import (
     NoPostDominator,
     PathBlocked,
     Reason,
+    SeveralReaders,
     TwoAnchors,
     View,
 )
@@ -75,7 +76,7 @@ class _Run:
         for phase in (0, 1):
             for op in self.graph.topological_order:
                 self._fuse_to_post_dominator(op, phase)
-        for op in self.graph.topological_order:
+        for op in reversed(self.graph.topological_order):
             self._join_reader(op)
         groups = self._groups()
         return Partition(tuple(groups), tuple(self._decisions(groups)))
@@ -145,7 +146,11 @@ class _Run:
     def _join_reader(self, op: int) -> None:
         """Join the group of ``op`` to the one group that reads ``op``, where that may be."""
         readers = {self.groups.find(reader) for reader in self.graph.consumers(op)}
-        if op in self.graph.outputs or len(readers) != 1 or self.groups.find(op) in readers:
+        if readers <= {self.groups.find(op)}:
+            return
+        places = len(readers) + (op in self.graph.outputs)
+        if places > 1:
+            self.refusals.setdefault(op, SeveralReaders(self.graph.ops[op].name, places))
             return
         sink = readers.pop()
         first, second = self.groups.members[self.groups.find(op)], self.groups.members[sink]
@@ -210,9 +215,10 @@ class _Run:
 def _may_join(graph: DataflowGraph, first: Sequence[int], second: Sequence[int]) -> bool:
     """Whether two groups, the second reading the first, may be one by what they are made of.
 
-    Either one contraction, which nothing of the other group may feed, with elementwise ops behind
-    it; or reductions with elementwise ops before, between and behind them. Index maps may only
-    feed such ops from outside, never move what the group itself computed.
+    Either one contraction with elementwise ops behind it, and in front of it nothing but index
+    maps, which cost nothing where the contraction reads its operands; or reductions with
+    elementwise ops before, between and behind them. Index maps never move what the group itself
+    computed.
     """
     ops = [graph.ops[op] for op in (*first, *second)]
     if any(op.fuse_pattern is FusePattern.OPAQUE for op in ops):
@@ -225,29 +231,31 @@ def _may_join(graph: DataflowGraph, first: Sequence[int], second: Sequence[int])
     if len(contractions) > 1 or bool(contractions) == reductions:
         return False
     inside = {*first, *second}
-    if any(_is_fed(graph, op, inside) for op in contractions):
-        return False
-    return not any(
-        _moves(graph, op) and any(p in inside for p in graph.producers(op)) for op in inside
-    )
+    for op in inside:
+        node = graph.ops[op]
+        if node.kind not in _NO_FEED or node.is_reshape:
+            continue
+        feeds = _ancestors(graph, op, inside)
+        if any(graph.ops[f].kind is not OpKind.INJECTIVE for f in feeds):
+            return False
+    return True
 
 
-def _is_fed(graph: DataflowGraph, op: int, inside: set[int]) -> bool:
-    """Whether an op reads what another op of the set computes, directly or through views."""
-    stack = list(graph.producers(op))
+#: Kinds in front of which a group may only move elements: a contraction would compute anything
+#: else once for each time it reads it, and index maps would hide what was computed.
+_NO_FEED = (OpKind.CONTRACTION, OpKind.INJECTIVE)
+
+
+def _ancestors(graph: DataflowGraph, op: int, inside: set[int]) -> set[int]:
+    """Ops of a set that ``op`` reads, directly or through others of the set."""
+    found: set[int] = set()
+    stack = [p for p in graph.producers(op) if p in inside]
     while stack:
         producer = stack.pop()
-        if producer not in inside:
-            continue
-        if not graph.ops[producer].is_view:
-            return True
-        stack.extend(graph.producers(producer))
-    return False
-
-
-def _moves(graph: DataflowGraph, op: int) -> bool:
-    node = graph.ops[op]
-    return node.kind is OpKind.INJECTIVE and not node.is_reshape
+        if producer not in found:
+            found.add(producer)
+            stack.extend(p for p in graph.producers(producer) if p in inside)
+    return found
 
 
 def _trim_views(graph: DataflowGraph, members: Sequence[int]) -> tuple[int, ...]:

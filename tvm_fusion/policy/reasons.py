@@ -170,6 +170,16 @@ class OutOfFusions(Reason):
 
 
 @dataclass(frozen=True)
+class SeveralReaders(Reason):
+    """What the producer makes is read by ops of several groups, or leaves the function."""
+
+    op: str
+    readers: int
+    code = "several_readers"
+    template = "{op} is needed in {readers} places (a function output counts as one)"
+
+
+@dataclass(frozen=True)
 class NoPostDominator(Reason):
     """The paths out of the producer do not meet again, or its value leaves the function."""
 

@@ -1,4 +1,4 @@
-"""Groups of one dataflow block: asked of the policy, tried, cut where they fail, recorded."""
+"""Groups of one dataflow block: asked of the policy, tried, cut where they fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 
 from ..analysis.relax_graph import BlockGraph
@@ -38,22 +39,13 @@ class Settled:
     decisions: tuple[Decision, ...]
 
 
-def fuse_block(
-    mod: tvm.IRModule,
-    block: BlockGraph,
-    policy: Policy,
-    limits: Limits,
-    device: Device,
-    trial: KernelTrial | None,
-) -> Settled:
-    """Ask the policy for groups; keep those that are one kernel, cut those that are not.
+class BlockFuser:
+    """Forms the groups of dataflow blocks of one module.
 
     Parameters
     ----------
     mod : tvm.IRModule
         The module with the PrimFuncs.
-    block : BlockGraph
-        The block.
     policy : Policy
         Who forms the groups.
     limits : Limits
@@ -62,28 +54,95 @@ def fuse_block(
         Figures of the GPU.
     trial : KernelTrial or None
         How to try a group; None: groups are taken as they are.
-
-    Raises
-    ------
-    PolicyError
-        The policy's groups overlap.
     """
-    graph = block.graph
 
-    def check(ops: tuple[int, ...]) -> Reason | None:
-        attempt = _attempt(mod, make_group_function(block, ops), trial)
-        return None if attempt is None else attempt.reason
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        policy: Policy,
+        limits: Limits,
+        device: Device,
+        trial: KernelTrial | None,
+    ) -> None:
+        self._mod = mod
+        self._policy = policy
+        self._limits = limits
+        self._device = device
+        self._trial = trial
+        self._tried: dict[Any, Attempt] = {}  # structure of a group's function -> outcome
 
-    partition = policy.partition(graph, limits, device, check)
-    _check_disjoint(block, partition.groups)
-    refused: dict[int, Reason] = {}
-    accepted: list[Accepted] = []
-    for group in _acyclic(block, partition.groups, refused):
-        accepted.extend(_try(mod, block, group, trial, refused))
-    accepted.sort(key=lambda group: graph.position[group.ops[0]])
-    member = {op: group for group in accepted for op in group.ops}
-    decisions = tuple(_final(block, d, member, refused) for d in partition.decisions)
-    return Settled(tuple(accepted), decisions)
+    def fuse(self, block: BlockGraph) -> Settled:
+        """Ask the policy for groups; keep those that are one kernel, cut those that are not.
+
+        Raises
+        ------
+        PolicyError
+            The policy's groups overlap.
+        """
+        graph = block.graph
+
+        def check(ops: tuple[int, ...]) -> Reason | None:
+            attempt = self._attempt(make_group_function(block, ops)) if self._trial else None
+            return None if attempt is None else attempt.reason
+
+        partition = self._policy.partition(graph, self._limits, self._device, check)
+        _check_disjoint(block, partition.groups)
+        refused: dict[int, Reason] = {}
+        accepted: list[Accepted] = []
+        for ops in _acyclic(block, partition.groups, refused):
+            accepted.extend(self._try(block, ops, refused))
+        accepted.sort(key=lambda group: graph.position[group.ops[0]])
+        member = {op: group for group in accepted for op in group.ops}
+        decisions = tuple(_final(block, d, member, refused) for d in partition.decisions)
+        return Settled(tuple(accepted), decisions)
+
+    def _try(
+        self, block: BlockGraph, ops: tuple[int, ...], refused: dict[int, Reason]
+    ) -> list[Accepted]:
+        accepted, waiting = [], [ops]
+        while waiting:
+            current = waiting.pop()
+            if len(current) == 1 and not block.graph.ops[current[0]].dead_outputs:
+                continue
+            function = make_group_function(block, current)
+            attempt = self._attempt(function)
+            if attempt is None or attempt.reason is None:
+                accepted.append(Accepted(current, function, attempt))
+                continue
+            refused.update(dict.fromkeys(current, attempt.reason))
+            if len(current) > 1:
+                waiting.extend(_without_rim_views(block, p) for p in cut(block.graph, current))
+        return accepted
+
+    def _attempt(self, function: GroupFunction) -> Attempt | None:
+        if self._trial is None:
+            return None
+        key = tvm_ffi.StructuralKey(function.function)
+        if key not in self._tried:
+            self._tried[key] = self._trial.try_group(fused_prim_func(self._mod, function))
+        return self._tried[key]
+
+
+def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:
+    """The PrimFunc that FuseTIR makes of a group.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module with the PrimFuncs that the group calls.
+    group : GroupFunction
+        The group.
+    """
+    target = function_var("group", group.function)
+    params = [relax.Var(p.name, p.ty) for p in group.function.params]
+    call = relax.Call(target, params, ret_ty=group.function.ret_ty)
+    result = relax.Var("result", group.function.ret_ty)
+    body = make_seq([relax.BindingBlock([relax.VarBinding(result, call)])], result)
+    caller = relax.Function(params, body, group.function.ret_ty, True)
+    functions: dict[Any, Any] = {gvar: mod[gvar] for gvar in group.callees}
+    functions[target] = group.function
+    functions[function_var("main", caller)] = caller.with_attr("global_symbol", "main")
+    return relax.transform.FuseTIR()(tvm.IRModule(functions))["group"]
 
 
 def _check_disjoint(block: BlockGraph, groups: Sequence[Group]) -> None:
@@ -111,36 +170,6 @@ def _acyclic(
         kept.extend(part for part in cut(block.graph, ops) if len(part) > 1)
 
 
-def _try(
-    mod: tvm.IRModule,
-    block: BlockGraph,
-    ops: tuple[int, ...],
-    trial: KernelTrial | None,
-    refused: dict[int, Reason],
-) -> list[Accepted]:
-    accepted, waiting = [], [ops]
-    while waiting:
-        current = waiting.pop()
-        if len(current) == 1 and not block.graph.ops[current[0]].dead_outputs:
-            continue
-        function = make_group_function(block, current)
-        attempt = _attempt(mod, function, trial)
-        if attempt is None or attempt.reason is None:
-            accepted.append(Accepted(current, function, attempt))
-            continue
-        for op in current:
-            refused[op] = attempt.reason
-        if len(current) > 1:
-            waiting.extend(_without_rim_views(block, p) for p in cut(block.graph, current))
-    return accepted
-
-
-def _attempt(
-    mod: tvm.IRModule, function: GroupFunction, trial: KernelTrial | None
-) -> Attempt | None:
-    return trial.try_group(fused_prim_func(mod, function)) if trial else None
-
-
 def _without_rim_views(block: BlockGraph, ops: tuple[int, ...]) -> tuple[int, ...]:
     """Leave reshapes at either end of a part outside: there they are views."""
     kept = list(ops)
@@ -149,28 +178,6 @@ def _without_rim_views(block: BlockGraph, ops: tuple[int, ...]) -> tuple[int, ..
     while len(kept) > 1 and block.graph.ops[kept[0]].is_view:
         kept.pop(0)
     return tuple(kept)
-
-
-def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:
-    """The PrimFunc that FuseTIR makes of a group.
-
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        The module with the PrimFuncs that the group calls.
-    group : GroupFunction
-        The group.
-    """
-    target = function_var("group", group.function)
-    params = [relax.Var(p.name, p.ty) for p in group.function.params]
-    call = relax.Call(target, params, ret_ty=group.function.ret_ty)
-    result = relax.Var("result", group.function.ret_ty)
-    body = make_seq([relax.BindingBlock([relax.VarBinding(result, call)])], result)
-    caller = relax.Function(params, body, group.function.ret_ty, True)
-    functions: dict[Any, Any] = {gvar: mod[gvar] for gvar in group.callees}
-    functions[target] = group.function
-    functions[function_var("main", caller)] = caller.with_attr("global_symbol", "main")
-    return relax.transform.FuseTIR()(tvm.IRModule(functions))["group"]
 
 
 def _final(

@@ -21,7 +21,7 @@ from ..policy import Policy, get_policy
 from ..trace import BlockRecord, GroupRecord, current_trace
 from .annotate_op_kind import AnnotateOpKind
 from .build import Names, make_seq
-from .fuse_block import Accepted, fuse_block
+from .fuse_block import Accepted, BlockFuser
 from .grouping import group_name, rebuild_block
 from .inline_scalar_constants import InlineScalarConstants
 from .kernels import KernelTrial
@@ -126,11 +126,10 @@ class _Run:
     ) -> None:
         self.mod = mod
         self.policy = policy
-        self.limits = limits
         self.no_fuse = no_fuse
         target = tvm.target.Target.current(allow_none=True)
         self.device = Device.from_target(target or tvm.target.Target(DEFAULT_TARGET))
-        self.trial = _trial(target, limits)
+        self.fuser = BlockFuser(mod, policy, limits, self.device, _trial(target, limits))
         self.names = Names(mod)
         self.added: dict[Any, Any] = {}  # GlobalVar -> Primitive function
         self.known: dict[Any, Any] = {}  # structure of a Primitive function -> GlobalVar
@@ -177,7 +176,7 @@ class _Run:
             self.mod, dataflow, self.device.threads_per_block, self.device.warp_threads
         )
         block.graph = exclude_ops(block.graph, self.no_fuse)
-        settled = fuse_block(self.mod, block, self.policy, self.limits, self.device, self.trial)
+        settled = self.fuser.fuse(block)
         targets = [self._target(block, group) for group in settled.groups]
         trace = current_trace()
         if trace is not None:

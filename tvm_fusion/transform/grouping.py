@@ -91,18 +91,12 @@ class _GroupFunctionMaker:
     def _results(self) -> list[Any]:
         """Variables of the group that are read outside of it, in order."""
         inside = set(self.members)
-        made = {self.block.bindings[i].var for i in self.members}
-        read = {
-            var
-            for i, uses in enumerate(self.block.uses)
-            if i not in inside
-            for var in uses
-            if var in made
-        }
+        made = [self.block.bindings[i].var for i in self.members]
         return [
             var
-            for i in self.members
-            if (var := self.block.bindings[i].var) in read or not isinstance(var, relax.DataflowVar)
+            for var in made
+            if not isinstance(var, relax.DataflowVar)
+            or any(i not in inside for i in self.block.readers.get(var, ()))
         ]
 
     def _rewrite(self, value: Any) -> Any:
