@@ -14,6 +14,7 @@ EXTRAS = {
         "nvidia-nvvm==13.0.*",
         "nvidia-cuda-crt==13.0.*",
         "nvidia-cuda-runtime==13.0.*",
+        "nvidia-cuda-cccl==13.0.*",
     ],
     "onnx": ["onnx>=1.17", "onnxsim>=0.4.36"],
     "notebooks": ["jupytext>=1.16", "nbclient>=0.10", "ipykernel>=6.29", "nbformat>=5.10"],

