@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import tvm
+from conftest import make_cuda_target
 
 import tvm_fusion as tf
-from conftest import make_cuda_target
 from tvm_fusion.codegen import parse_kernels
 from tvm_fusion.workloads import WORKLOADS, small
 

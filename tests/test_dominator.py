@@ -248,7 +248,7 @@ def test_groups_are_legal(hundred):
         limits = random_limits(seed)
         found = [group.ops for group in partition(graph, limits).groups]
         assert len({i for ops in found for i in ops}) == sum(map(len, found)), f"seed {seed}"
-        assert graph.contracts_to_dag(found), f"seed {seed}"
+        assert not graph.cyclic_groups(found), f"seed {seed}"
         assert [ops[0] for ops in found] == sorted(ops[0] for ops in found), f"seed {seed}"
         for ops in found:
             assert list(ops) == sorted(ops), f"seed {seed}"
@@ -554,7 +554,6 @@ def test_a_pair_that_the_reason_just_spares_is_fused(code):
     assert decide(allowed(), *pair.split(), limits).fused
 
 
-@pytest.mark.xfail(strict=True, reason="the reason is 'kinds', though the kinds would match")
 def test_a_contraction_in_the_way_is_named_in_the_reason():
     """``add(conv(exp), exp)``: two elementwise ops that only the contraction keeps apart."""
     reason = decide(graph("exp>conv>add exp>add"), "exp", "add").reason
@@ -687,9 +686,6 @@ def test_all_that_stock_fuses_is_fused_on_random_modules(ten):
     assert total, "stock fused nothing at all"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="stock sees a reduction in matrix times vector, the policy an anchor"
-)
 def test_a_matrix_times_a_vector_takes_what_comes_before_it_as_stock_does():
     params = [
         relax.Var(n, relax.TensorType(s, "float32")) for n, s in (("x", (8, 16)), ("v", (16,)))

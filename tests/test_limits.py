@@ -108,7 +108,6 @@ def test_the_smallest_value_of_each_limit_is_accepted(arguments):
     assert Limits(**arguments).as_dict() == {**Limits().as_dict(), **arguments}
 
 
-@pytest.mark.xfail(strict=True, reason="Limits() with None here ends in a bare TypeError later")
 def test_no_limit_on_kernel_arguments_is_refused_since_there_always_is_one():
     with pytest.raises(LimitsError, match="max_kernel_args is None"):
         Limits(max_kernel_args=None)
@@ -274,7 +273,6 @@ def test_an_object_that_is_no_policy_is_an_error_that_says_what_one_has(thing):
         get_policy(thing)
 
 
-@pytest.mark.xfail(strict=True, reason="a class has the attributes too, and fails when it is used")
 def test_a_policy_class_instead_of_an_object_is_an_error():
     assert inspect.isclass(Nothing)
     with pytest.raises(PolicyError):

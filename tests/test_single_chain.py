@@ -288,9 +288,6 @@ def test_the_same_op_read_twice_is_two_readers_and_two_predecessors():
     assert decide(graph_of("a>b a>b", "b"), "ab", Limits()).reason.code == "many_consumers"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the reason says that a pinned reshape becomes a view, which it does not"
-)
 def test_a_reshape_whose_result_leaves_the_function_is_not_said_to_become_a_view():
     graph = chain(replace(VIEW, pinned=True), E, outputs="ab")
     assert decide(graph, "ab", Limits()).reason.code == "many_consumers"

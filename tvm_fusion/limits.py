@@ -30,11 +30,12 @@ class Limits:
     min_occupancy : float or None
         Resident warps per multiprocessor over the maximum, 0 to 1. Refused likewise.
     max_kernel_args : int
-        Tensors (and symbolic extents) that one kernel takes, inputs and outputs together.
+        Tensors that one kernel takes, inputs and outputs together.
     max_group_size : int or None
         Ops in one group, for every policy (``max_depth`` is the classic rule's own limit).
     max_fusions : int or None
-        Fused pairs in a whole function, in the policy's order. For bisecting a wrong result.
+        Merges that a policy may make in one dataflow block, in its order. For bisecting a wrong
+        result.
     compile_seconds : float or None
         Time for compiler feedback. Refused likewise.
 
@@ -74,6 +75,10 @@ class Limits:
         else:
             self._check_int("shared_memory_bytes", least=0)
         self._check_int("max_depth", least=1)
+        if self.max_kernel_args is None:
+            raise LimitsError(
+                f"Limits.max_kernel_args is None: CUDA takes {MAX_KERNEL_ARGS}, leave it out"
+            )
         self._check_int("max_kernel_args", least=2)
         self._check_int("max_group_size", least=1)
         self._check_int("max_fusions", least=0)

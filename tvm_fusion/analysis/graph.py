@@ -179,6 +179,11 @@ class DataflowGraph:
     def __len__(self) -> int:
         return len(self.ops)
 
+    @property
+    def has_order(self) -> bool:
+        """Whether some ops must keep an order that no value gives them."""
+        return bool(self._order)
+
     def producers(self, op: int) -> Sequence[int]:
         """Ops that make what ``op`` reads, once for each read."""
         return self._producers[op]
@@ -275,12 +280,11 @@ class DataflowGraph:
             parts.append(tuple(sorted(part, key=self.position.__getitem__)))
         return parts
 
-    def contracts_to_dag(self, groups: Sequence[Sequence[int]]) -> bool:
-        """Whether the graph is still acyclic when each group becomes one node."""
-        return self._cyclic_groups(groups) is None
+    def cyclic_groups(self, groups: Sequence[Sequence[int]]) -> set[int]:
+        """Indices of the groups that lie on, or between, cycles when each becomes one node.
 
-    def _cyclic_groups(self, groups: Sequence[Sequence[int]]) -> set[int] | None:
-        """Indices of groups that lie on a cycle once contracted, or None."""
+        Empty: all groups can be put into an order.
+        """
         node = list(range(len(self.ops)))
         for g, members in enumerate(groups):
             for op in members:
@@ -303,12 +307,9 @@ class DataflowGraph:
                 if not waiting[other]:
                     ready.append(other)
         if done == len(waiting):
-            return None
-        return {n - len(self.ops) for n, before in waiting.items() if before and n >= len(self.ops)}
-
-    def cyclic_groups(self, groups: Sequence[Sequence[int]]) -> set[int]:
-        """Indices of the groups that cannot be ordered after contraction (empty: all can)."""
-        return self._cyclic_groups(groups) or set()
+            return set()
+        left = {n: successors.get(n, set()) for n, before in waiting.items() if before}
+        return {n - len(self.ops) for n in _peel_from_behind(left) if n >= len(self.ops)}
 
     def _check(self, *ops: int) -> None:
         for op in ops:
@@ -332,7 +333,8 @@ class DataflowGraph:
                 if not waiting[reader]:
                     ready.append(reader)
         if len(order) != len(self.ops):
-            stuck = [self.ops[i].name for i in range(len(self.ops)) if waiting[i] > 0]
+            after = {i: self._successors[i] for i in range(len(self.ops)) if waiting[i] > 0}
+            stuck = [self.ops[i].name for i in sorted(_peel_from_behind(after))]
             raise GraphError(f"the graph has a cycle through {', '.join(stuck)}")
         return tuple(order)
 
@@ -352,6 +354,25 @@ class DataflowGraph:
                 common = tree.common_ancestor(common, other)
             tree.add(op, common)
         return tuple(None if p == tree.root else p for p in tree.parent[:-1])
+
+
+def _peel_from_behind(successors: Mapping[int, Iterable[int]]) -> set[int]:
+    """Nodes that are left when those without successors are removed again and again."""
+    left = set(successors)
+    ahead = {n: {m for m in later if m in left} for n, later in successors.items()}
+    behind: dict[int, list[int]] = {n: [] for n in left}
+    for n, later in ahead.items():
+        for m in later:
+            behind[m].append(n)
+    ready = [n for n, later in ahead.items() if not later]
+    while ready:
+        node = ready.pop()
+        left.discard(node)
+        for n in behind[node]:
+            ahead[n].discard(node)
+            if not ahead[n]:
+                ready.append(n)
+    return left
 
 
 class _AncestorTree:

@@ -222,6 +222,8 @@ def _domain_size(block: Block) -> str:
 def _pattern(kind: OpKind, blocks: list[Block]) -> FusePattern:
     if kind in (OpKind.BARRIER, OpKind.COMPOSITE):
         return FusePattern.OPAQUE
+    if kind is OpKind.CONTRACTION and len(blocks) == 1 and _walks_an_operand_once(blocks[0]):
+        return FusePattern.REDUCTION
     if kind in (OpKind.ROW_NORM, OpKind.CONTRACTION):
         return FusePattern.ANCHOR
     if kind is OpKind.REDUCTION:
@@ -230,6 +232,17 @@ def _pattern(kind: OpKind, blocks: list[Block]) -> FusePattern:
     if kind is OpKind.ELEMENTWISE:
         return min(_block_pattern(block) for block in blocks)
     return max(_block_pattern(block) for block in blocks)
+
+
+def _walks_an_operand_once(block: Block) -> bool:
+    """Whether some operand is indexed by all axes: a matrix times a vector, a bare reduction."""
+    spatial = {hash(v) for v in block.spatial_vars}
+    operands = [ld for ld in loads_of(block.values[0]) if not _is_accumulator(block, ld)]
+    return is_pure_reduction(block) and any(spatial <= _hashes([ld]) for ld in operands)
+
+
+def _is_accumulator(block: Block, load: Any) -> bool:
+    return bool(load.source.same_as(block.stores[0].buffer))
 
 
 def _block_pattern(block: Block) -> FusePattern:

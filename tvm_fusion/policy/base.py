@@ -121,7 +121,7 @@ def get_policy(policy: str | Policy) -> Policy:
         if policy not in _POLICIES:
             raise PolicyError(f"unknown policy {policy!r}: choose one of {', '.join(policies())}")
         return _POLICIES[policy]()
-    if not isinstance(policy, Policy):
+    if isinstance(policy, type) or not isinstance(policy, Policy):
         raise PolicyError(
             f"{policy!r} is no policy: give one of {', '.join(policies())}, or an object with "
             f"a name and a partition method"

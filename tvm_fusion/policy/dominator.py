@@ -23,14 +23,17 @@ from .reasons import (
     Decision,
     Fused,
     KindsDoNotMatch,
-    NoPostDominator,
     PathBlocked,
     Reason,
     SeveralReaders,
+    TooManyOps,
     TwoAnchors,
     View,
 )
 from .union import GrowingGroups
+
+#: Most ops of a group that a join beyond stock makes: trying one takes time that grows with it.
+_MAX_JOINED = 64
 
 
 @register_policy("dominator")
@@ -70,7 +73,9 @@ class _Run:
         self.groups = groups
         self.check = check
         self.refusals: dict[int, Reason] = {}
-        self.edge_pattern = self._edge_patterns()
+        given = (groups.limits.max_depth, groups.limits.max_group_size)
+        self.most_ops = min((n for n in given if n is not None), default=len(graph))
+        self.highest_on_path = self._highest_on_paths()
 
     def partition(self) -> Partition:
         for phase in (0, 1):
@@ -81,23 +86,23 @@ class _Run:
         groups = self._groups()
         return Partition(tuple(groups), tuple(self._decisions(groups)))
 
-    def _edge_patterns(self) -> list[FusePattern]:
-        """For each op the highest pattern on the way to its post-dominator, that one included."""
+    def _highest_on_paths(self) -> list[int]:
+        """For each op the one of highest pattern on the way to its post-dominator, included."""
         graph, post = self.graph, self.graph.post_dominators
-        result = [FusePattern.ELEMENTWISE] * len(graph)
+        result = list(range(len(graph)))
         for op in reversed(graph.topological_order):
             meet = post[op]
             if meet is None:
-                result[op] = FusePattern.OPAQUE
                 continue
-            highest = FusePattern.ELEMENTWISE
-            for reader in dict.fromkeys(graph.consumers(op)):
-                highest = max(highest, graph.ops[reader].fuse_pattern)
-                step: int | None = reader
-                while step is not None and step != meet:
-                    highest = max(highest, result[step])
-                    step = post[step]
-            result[op] = highest
+            seen: set[int] = {meet}
+            found = [meet]
+            for step in graph.consumers(op):
+                while step not in seen:
+                    seen.add(step)
+                    found += [step, result[step]]
+                    following = post[step]
+                    step = meet if following is None else following
+            result[op] = max(found, key=lambda other: graph.ops[other].fuse_pattern)
         return result
 
     # -- phases 0 and 1: as stock does -----------------------------------------------------
@@ -107,7 +112,7 @@ class _Run:
         pattern = self.groups.pattern[op]
         if sink is None or pattern is FusePattern.OPAQUE or self.groups.same(op, sink):
             return
-        edge = self.edge_pattern[op]
+        edge = self.graph.ops[self.highest_on_path[op]].fuse_pattern
         if pattern is FusePattern.ANCHOR:
             if phase == 0 and edge is FusePattern.ELEMENTWISE:
                 self._fuse_path(op, sink, FusePattern.BROADCAST, FusePattern.BROADCAST)
@@ -120,19 +125,35 @@ class _Run:
     def _fuse_path(self, op: int, sink: int, inner: FusePattern, last: FusePattern) -> None:
         """Fuse ``op`` and all on its paths into ``sink`` if none has a higher pattern."""
         path = self._path(op, sink)
+        if path is None:
+            self.refusals[op] = TooManyOps(self.most_ops + 1, self.most_ops)
+            return
         for step in path:
             if self.groups.pattern[self.groups.find(step)] > (last if step == sink else inner):
                 name = self.graph.ops
                 self.refusals[op] = PathBlocked(name[op].name, name[sink].name, name[step].name)
                 return
-        reason = self.groups.merge([op, *path], sink)
+        reason = self._order_refusal([op, *path]) or self.groups.merge([op, *path], sink)
         if reason is not None:
             self.refusals[op] = reason
 
-    def _path(self, op: int, sink: int) -> list[int]:
-        """Ops on the paths from ``op`` to its post-dominator, ``sink`` included."""
+    def _order_refusal(self, ops: Sequence[int]) -> Reason | None:
+        """Paths to a post-dominator are convex by themselves, but not across other orders."""
+        if not self.graph.has_order:
+            return None
+        roots = dict.fromkeys(map(self.groups.find, ops))
+        members = [member for root in roots for member in self.groups.members[root]]
+        return None if self.graph.is_convex(members) else Cyclic(self.graph.ops[ops[0]].name)
+
+    def _path(self, op: int, sink: int) -> list[int] | None:
+        """Ops on the paths from ``op`` to its post-dominator, ``sink`` included.
+
+        None where they are more than a group may have.
+        """
         seen, stack = {op}, [op]
         while stack:
+            if len(seen) > self.most_ops:
+                return None
             for reader in self.graph.consumers(stack.pop()):
                 if reader not in seen:
                     seen.add(reader)
@@ -154,7 +175,7 @@ class _Run:
             return
         sink = readers.pop()
         first, second = self.groups.members[self.groups.find(op)], self.groups.members[sink]
-        if not _may_join(self.graph, first, second):
+        if len(first) + len(second) > _MAX_JOINED or not _may_join(self.graph, first, second):
             return
         union = tuple(sorted((*first, *second), key=self.graph.position.__getitem__))
         if not self.graph.is_convex(union):
@@ -205,8 +226,10 @@ class _Run:
                 return View(node.name)
         if producer in self.refusals:
             return self.refusals[producer]
-        if self.graph.post_dominators[producer] is None:
-            return NoPostDominator(first.name)
+        sink = self.graph.post_dominators[producer]
+        if sink is not None and self.highest_on_path[producer] not in (consumer, sink):
+            blocker = self.graph.ops[self.highest_on_path[producer]]
+            return PathBlocked(first.name, self.graph.ops[sink].name, blocker.name)
         if min(first.fuse_pattern, second.fuse_pattern) > FusePattern.INJECTIVE:
             return TwoAnchors(first.name, second.name)
         return KindsDoNotMatch(first.name, first.kind.value, second.name, second.kind.value)

@@ -180,15 +180,6 @@ class SeveralReaders(Reason):
 
 
 @dataclass(frozen=True)
-class NoPostDominator(Reason):
-    """The paths out of the producer do not meet again, or its value leaves the function."""
-
-    op: str
-    code = "no_post_dominator"
-    template = "the paths out of {op} do not meet again inside the function"
-
-
-@dataclass(frozen=True)
 class PathBlocked(Reason):
     """An op on the way to the post-dominator is of a kind that does not fit."""
 

@@ -20,7 +20,6 @@ from .reasons import (
     ChainClosed,
     Decision,
     Fused,
-    KindsDoNotMatch,
     ManyConsumers,
     ManyProducers,
     OutOfFusions,
@@ -168,13 +167,8 @@ class _Run:
         if group is not None and group is member.get(consumer):
             return Fused(len(group.ops))
         for op in (consumer, producer):
-            if self.graph.ops[op].classic is ClassicKind.VIEW and op not in member:
+            if self.graph.ops[op].is_view and op not in member:
                 return View(self.graph.ops[op].name)
-        recorded = self.refusals.get((producer, consumer))
-        if recorded is not None:
-            return recorded
-        return self._pair_refusal(producer, consumer) or self._not_in_a_chain(producer, consumer)
-
-    def _not_in_a_chain(self, producer: int, consumer: int) -> Reason:
-        first, second = self.graph.ops[producer], self.graph.ops[consumer]
-        return KindsDoNotMatch(first.name, first.kind.value, second.name, second.kind.value)
+        reason = self.refusals.get((producer, consumer)) or self._pair_refusal(producer, consumer)
+        assert reason is not None, "a pair that nothing forbids is in one chain"
+        return reason
