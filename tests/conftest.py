@@ -31,12 +31,12 @@ def make_cuda_target(arch: str = "sm_80") -> Target:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """GPU tests skip themselves without a GPU; slow ones run only when asked for."""
+    """GPU tests skip themselves without a GPU; slow ones are left out unless asked for."""
     no_gpu = pytest.mark.skip(reason="no NVIDIA GPU")
-    slow = pytest.mark.skip(reason="slow: run with -m slow")
-    asked_for_slow = "slow" in (config.getoption("-m") or "")
     for item in items:
         if "gpu" in item.keywords and not tvm.cuda(0).exist:
             item.add_marker(no_gpu)
-        if "slow" in item.keywords and not asked_for_slow:
-            item.add_marker(slow)
+    if "slow" not in (config.getoption("-m") or ""):
+        slow = [item for item in items if "slow" in item.keywords]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if "slow" not in item.keywords]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,10 @@ from ..device import Device
 from ..errors import PolicyError
 from ..limits import Limits
 from ..policy import Decision, Group, Policy, Reason
-from ..policy.reasons import Cyclic, Fused
+from ..policy.reasons import Cyclic, Fused, ScheduleFailed
 from .build import function_var, make_seq
 from .grouping import GroupFunction, make_group_function
-from .kernels import Attempt, KernelTrial
+from .kernels import Attempt, KernelTrial, trial_context
 from .split import cut
 
 
@@ -110,6 +111,7 @@ class BlockFuser:
                 accepted.append(Accepted(current, function, attempt))
                 continue
             refused.update(dict.fromkeys(current, attempt.reason))
+            _warn_of_failure(function, attempt.reason)
             if len(current) > 1:
                 waiting.extend(_without_rim_views(block, p) for p in cut(block.graph, current))
         return accepted
@@ -142,7 +144,14 @@ def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:
     functions: dict[Any, Any] = {gvar: mod[gvar] for gvar in group.callees}
     functions[target] = group.function
     functions[function_var("main", caller)] = caller.with_attr("global_symbol", "main")
-    return relax.transform.FuseTIR()(tvm.IRModule(functions))["group"]
+    with trial_context():
+        return relax.transform.FuseTIR()(tvm.IRModule(functions))["group"]
+
+
+def _warn_of_failure(function: GroupFunction, reason: Reason) -> None:
+    if isinstance(reason, ScheduleFailed):
+        ops = ", ".join(gvar.name_hint for gvar in function.callees)
+        warnings.warn(f"a group is emitted unfused ({ops}): {reason.message}", stacklevel=2)
 
 
 def _check_disjoint(block: BlockGraph, groups: Sequence[Group]) -> None:

@@ -13,6 +13,7 @@ from tvm import relax
 
 from ..analysis import Op, OpKind
 from ..analysis.relax_graph import BlockGraph, build_block_graph, exclude_ops, owned_by_others
+from ..analysis.traffic import called_functions
 from ..device import Device
 from ..device.gpu import DEFAULT_TARGET
 from ..limits import Limits
@@ -84,6 +85,7 @@ class FuseOps:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Run the pass; ``mod`` itself is left as it is."""
         started = time.perf_counter()
+        _warn_if_not_legalized(mod)
         mod = _prepare(mod)
         run = _Run(mod, self.policy, self.limits, self.no_fuse)
         result = run.transform()
@@ -206,6 +208,37 @@ class _Run:
             self.added[gvar] = group.function.function
             self.plans[gvar.name_hint] = _plan(block, group)
         return self.known[key]
+
+
+def _warn_if_not_legalized(mod: tvm.IRModule) -> None:
+    """Say so where a module holds operators but no ``call_tir``: nothing could be fused."""
+    if called_functions(mod):
+        return
+    operators = sorted(
+        {
+            call.op.name
+            for func in mod.functions.values()
+            if isinstance(func, relax.Function) and not owned_by_others(func)
+            for call in _operator_calls(func)
+        }
+    )
+    if operators:
+        warnings.warn(
+            f"the module calls no PrimFunc, only operators ({', '.join(operators[:4])}): "
+            f"run relax.transform.LegalizeOps() first",
+            stacklevel=2,
+        )
+
+
+def _operator_calls(func: relax.Function) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(expr: Any) -> None:
+        if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
+            found.append(expr)
+
+    relax.analysis.post_order_visit(func, visit)
+    return found
 
 
 def _trial(target: tvm.target.Target | None, limits: Limits) -> KernelTrial | None:

