@@ -20,6 +20,7 @@ from tvm_fusion.analysis.traffic import measure
 from tvm_fusion.codegen import emit_cuda
 from tvm_fusion.policy import Group, Partition
 from tvm_fusion.schedule import candidates
+from tvm_fusion.schedule.accumulators import accumulates_directly
 
 
 @I.ir_module
@@ -162,3 +163,45 @@ def test_default_schedule_changes_the_callers_module(cuda_target):
 def test_the_phases_of_the_cuda_pipeline_cannot_be_asked_for(cuda_target):
     with pytest.raises(AttributeError):
         relax.pipeline.dataflow_lower_passes(cuda_target)
+
+
+@I.ir_module
+class OuterProduct:
+    @R.function
+    def main(x: R.Tensor((8, 1), "float32"), w: R.Tensor((1, 32), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.tanh(y)
+            R.output(z)
+        return z
+
+
+def test_what_follows_a_reduction_over_one_element_is_inlined_into_it_wrongly(cuda_target):
+    with cuda_target:
+        stock = tvm.transform.Sequential(
+            [
+                relax.transform.AnnotateTIROpPattern(),
+                relax.transform.FuseOps(),
+                relax.transform.FuseTIR(),
+            ]
+        )(legalize(OuterProduct))
+        ours = tf.OperatorFusion()(legalize(OuterProduct))
+    (func,) = prim_funcs(stock).values()
+    made = dl.gpu.Fallback().apply(func, cuda_target, False).mod["main"]
+    assert not accumulates_directly(made), "mended upstream"
+    assert "dlight.Fallback" not in [kernel.rule for kernel in candidates(func, cuda_target)]
+    assert all(accumulates_directly(f) for f in prim_funcs(ours).values())
+
+
+def test_argmax_and_ordinary_sums_accumulate_directly(cuda_target):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((64, 128), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(
+                relax.Tuple([builder.emit(op(x, 1)) for op in (relax.op.argmax, relax.op.sum)])
+            )
+        builder.emit_func_output(out)
+    for func in prim_funcs(legalize(builder.get())).values():
+        assert accumulates_directly(func)
+        assert list(candidates(func, cuda_target))

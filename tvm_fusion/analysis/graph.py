@@ -28,6 +28,8 @@ class Op:
         Bytes of shared memory that one thread block stages to reduce; 0 for other kinds.
     is_reshape : bool
         The same elements in the same order, in another shape.
+    keeps_axes : bool
+        A reshape that only adds or drops axes of extent 1.
     pinned : bool
         Its result must be a tensor of its own, since somebody outside refers to it; a reshape
         that is not pinned becomes a view and costs no kernel.
@@ -49,6 +51,7 @@ class Op:
     output_bytes: int = 0
     shared_bytes: int = 0
     is_reshape: bool = False
+    keeps_axes: bool = False
     pinned: bool = False
     pattern: FusePattern | None = None
     external_inputs: tuple[str, ...] = ()

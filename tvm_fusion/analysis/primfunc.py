@@ -39,6 +39,8 @@ class Description:
         How it may take part in post-dominator fusion.
     is_reshape : bool
         The op is a pure reshape of one tensor.
+    keeps_axes : bool
+        A reshape that only adds or drops axes of extent 1.
     reduction_extents : tuple of int or None
         For each reducing block, the number of points that one output element is reduced from;
         None where symbolic.
@@ -49,6 +51,7 @@ class Description:
     kind: OpKind
     pattern: FusePattern
     is_reshape: bool = False
+    keeps_axes: bool = False
     reduction_extents: tuple[int | None, ...] = ()
     accumulator_bytes: int = 0
 
@@ -121,10 +124,12 @@ def _describe_once(key: _BodyKey) -> Description:
     contractions = parts.count(OpKind.CONTRACTION)
     reducing = [b for b, part in zip(blocks, parts, strict=True) if part is OpKind.REDUCTION]
     kind = _combine(blocks, parts, contractions, reducing)
+    is_reshape = _is_reshape(func, blocks, params)
     return Description(
         kind=kind,
         pattern=_pattern(kind, blocks),
-        is_reshape=_is_reshape(func, blocks, params),
+        is_reshape=is_reshape,
+        keeps_axes=is_reshape and _keeps_axes(blocks[0]),
         reduction_extents=tuple(
             static_product([iv.dom.extent for iv in b.iter_vars if is_reduction(iv)])
             for b in reducing
@@ -269,6 +274,11 @@ def _is_reshape(func: tirx.PrimFunc, blocks: list[Block], params: list[Any]) -> 
     if not tvm.sym.Analyzer().can_prove_equal(*count):
         return False
     return bool(relax.analysis.has_reshape_pattern(func))
+
+
+def _keeps_axes(block: Block) -> bool:
+    kept = (IndexMap.IDENTITY, IndexMap.BROADCAST)
+    return all(classify_load(block, load) in kept for load in block.loads)
 
 
 def _count(shape: Any) -> Any:

@@ -235,6 +235,7 @@ class _Builder:
             output_bytes=sum(_tensor_bytes(ty) for ty in outputs),
             shared_bytes=description.shared_bytes(self.threads_per_block, self.warp_threads),
             is_reshape=description.is_reshape and as_analysed,
+            keeps_axes=description.keeps_axes and as_analysed,
             pinned=not dataflow,
             pattern=description.pattern if as_analysed else None,
             external_inputs=external,

@@ -241,7 +241,8 @@ def _may_join(graph: DataflowGraph, first: Sequence[int], second: Sequence[int])
     Either one contraction with elementwise ops behind it, and in front of it nothing but index
     maps, which cost nothing where the contraction reads its operands; or reductions with
     elementwise ops before, between and behind them. Index maps never move what the group itself
-    computed.
+    computed, and behind a contraction a reshape only adds or drops axes of extent 1: where the
+    tiles of a product overhang, TVM stores what lies outside to where a real reshape wraps it.
     """
     ops = [graph.ops[op] for op in (*first, *second)]
     if any(op.fuse_pattern is FusePattern.OPAQUE for op in ops):
@@ -256,7 +257,8 @@ def _may_join(graph: DataflowGraph, first: Sequence[int], second: Sequence[int])
     inside = {*first, *second}
     for op in inside:
         node = graph.ops[op]
-        if node.kind not in _NO_FEED or node.is_reshape:
+        harmless = node.keeps_axes or (node.is_reshape and not contractions)
+        if node.kind not in _NO_FEED or harmless:
             continue
         feeds = _ancestors(graph, op, inside)
         if any(graph.ops[f].kind is not OpKind.INJECTIVE for f in feeds):

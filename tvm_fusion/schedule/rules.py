@@ -17,6 +17,7 @@ from tvm import tirx
 from tvm.s_tir import dlight as dl
 
 from ..analysis.blocks import iter_params, static_product
+from .accumulators import accumulates_directly
 from .bool_vectors import without_bool_vectors
 from .full_reduction import FullReduction
 from .kernel import Kernel, inspect
@@ -58,6 +59,9 @@ def candidates(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[Kerne
         if space is not None:
             schedule = space[0] if isinstance(space, list) else space
             made = without_bool_vectors(schedule.mod["main"]).with_attr("tirx.is_scheduled", True)
+            if not accumulates_directly(made):
+                _LOG.info("%s inlined what follows a reduction into it", name)
+                continue
             yield inspect(made, name)
 
 

@@ -1,0 +1,43 @@
+"""Finds reductions into which TVM inlined what follows them.
+
+``reverse_compute_inline`` puts an elementwise consumer into a reduction over an axis of extent 1,
+into its start value and into every update: ``y = f(acc + x)`` with ``acc`` started at ``f(0)``.
+The result is ``f(f(0) + x)``, which is wrong unless ``f`` is the identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+
+def accumulates_directly(func: tirx.PrimFunc) -> bool:
+    """Whether every store that reads its own buffer only combines that with something.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A scheduled PrimFunc.
+    """
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (tirx.BufferStore, stores.append))
+    return all(_is_direct(store) for store in stores)
+
+
+def _is_direct(store: Any) -> bool:
+    if not _reads(store.value, store.buffer):
+        return True
+    if isinstance(store.value, tirx.Select):  # argmax and its like keep or replace a pair
+        return True
+    operands = [getattr(store.value, side, None) for side in ("a", "b")]
+    mine = [side for side in operands if side is not None and _reads(side, store.buffer)]
+    return len(mine) == 1 and isinstance(mine[0], tvm.ir.TensorLoad)
+
+
+def _reads(expr: Any, buffer: Any) -> bool:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expr, (tvm.ir.TensorLoad, found.append))
+    return any(load.source.same_as(buffer) for load in found)
