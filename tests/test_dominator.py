@@ -458,6 +458,13 @@ REFUSALS: dict[str, tuple[str, Callable, Callable, Limits, str]] = {
         Limits(),
         "view only reshapes: it becomes a view and costs no kernel",
     ),
+    "too_large_to_try": (
+        "sum add0",
+        lambda: graph("sum>" + ">".join(f"add{i}" for i in range(64))),
+        lambda: graph("sum>" + ">".join(f"add{i}" for i in range(63))),
+        Limits(),
+        "the group would have 65 ops; joins beyond stock's are tried up to 64",
+    ),
     "several_readers": (
         "exp left",
         lambda: graph("exp>left exp>right", "left right"),

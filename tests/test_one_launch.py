@@ -185,9 +185,9 @@ def test_each_distinct_group_is_scheduled_once(cuda_target, monkeypatch):
     tried = []
     original = kernels.candidates
 
-    def counting(func, target):
+    def counting(func, *options):
         tried.append(func)
-        return original(func, target)
+        return original(func, *options)
 
     monkeypatch.setattr(kernels, "candidates", counting)
     monkeypatch.setattr(kernels.KernelTrial, "_cache", kernels.OrderedDict())
@@ -238,3 +238,22 @@ def test_no_fuse(cuda_target, no_fuse):
 def test_other_architectures(arch):
     _, mod, trace = fuse(small("llama_block"), make_cuda_target(arch))
     assert all(measure(prim_funcs(mod)[g.name]).kernels == 1 for g in trace.groups)
+
+
+def test_ops_over_extents_of_one_are_scheduled_too(cuda_target):
+    """Every PrimFunc gets a schedule, also where the rules that inline are wrong."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((8, 1), "float32"))
+    image = relax.Var("image", relax.TensorType((1, 4, 8, 8), "float32"))
+    with builder.function("main", [x, image]):
+        with builder.dataflow():
+            made = [
+                relax.op.std(x, 1),
+                relax.op.nn.rms_norm(x, relax.const([1.0], "float32"), axes=-1),
+                relax.op.nn.avg_pool2d(image, (1, 1)),
+            ]
+            out = builder.emit_output(relax.Tuple([builder.emit(value) for value in made]))
+        builder.emit_func_output(out)
+    _, mod, trace = fuse(builder.get(), cuda_target)
+    assert all(func.attrs["tirx.is_scheduled"] for func in prim_funcs(mod).values())
+    assert "tvm_fusion.Separate" in trace.rules.values()

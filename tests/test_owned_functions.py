@@ -53,7 +53,6 @@ class WithCodegen:
 
 
 def test_codegen_functions_parameters_and_num_input_are_untouched(cuda_target):
-    # cuBLAS partitioning comes before LegalizeOps, which leaves Composite functions alone.
     with cuda_target:
         legal = legalize(WithCodegen)
         fused = tf.OperatorFusion()(legal)

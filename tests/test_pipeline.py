@@ -235,9 +235,24 @@ def test_ours_twice_changes_nothing(cuda_target):
 
 def test_other_targets_keep_their_own_scheduling():
     target = tvm.target.Target({"kind": "opencl"}, host="llvm")
-    with target:
+    with target, tf.record() as trace:
         mod = relax.get_pipeline("tvm_fusion")(Small)
     assert any(g.name_hint.startswith("fused") for g in mod.functions)
+    assert not trace.rules
+    functions = [f for f in mod.functions.values() if not isinstance(f, relax.Function)]
+    assert all(f.attrs["tirx.is_scheduled"] for f in functions)
+
+
+@pytest.mark.filterwarnings("ignore:FuseOps runs without a current Target")
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_without_a_target_groups_are_one_kernel_of_stock_rules(name, cuda_target):
+    with tf.record() as trace:
+        fused = tvm.transform.Sequential([relax.transform.LegalizeOps(), tf.OperatorFusion()])(
+            small(name)
+        )
+    launched = kernels(tvm.compile(fused, cuda_target))
+    for group in {g.name for g in trace.groups}:
+        assert sum(f" {group}_kernel(" in kernel for kernel in launched) == 1
 
 
 def test_the_pipeline_without_a_target_says_what_to_do():

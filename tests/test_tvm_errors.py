@@ -176,7 +176,19 @@ class OuterProduct:
         return z
 
 
-def test_what_follows_a_reduction_over_one_element_is_inlined_into_it_wrongly(cuda_target):
+@I.ir_module
+class SelectedOuterProduct:
+    @R.function
+    def main(x: R.Tensor((8, 1), "float32"), w: R.Tensor((1, 32), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.where(R.greater(y, R.const(0.1, "float32")), w, R.const(0.5, "float32"))
+            R.output(z)
+        return z
+
+
+@pytest.mark.parametrize("mod", [OuterProduct, SelectedOuterProduct])
+def test_what_follows_a_reduction_over_one_element_is_inlined_into_it_wrongly(mod, cuda_target):
     with cuda_target:
         stock = tvm.transform.Sequential(
             [
@@ -184,8 +196,8 @@ def test_what_follows_a_reduction_over_one_element_is_inlined_into_it_wrongly(cu
                 relax.transform.FuseOps(),
                 relax.transform.FuseTIR(),
             ]
-        )(legalize(OuterProduct))
-        ours = tf.OperatorFusion()(legalize(OuterProduct))
+        )(legalize(mod))
+        ours = tf.OperatorFusion()(legalize(mod))
     (func,) = prim_funcs(stock).values()
     made = dl.gpu.Fallback().apply(func, cuda_target, False).mod["main"]
     assert not accumulates_directly(made), "mended upstream"

@@ -26,6 +26,7 @@ from .reasons import (
     PathBlocked,
     Reason,
     SeveralReaders,
+    TooLargeToTry,
     TooManyOps,
     TwoAnchors,
     View,
@@ -175,7 +176,11 @@ class _Run:
             return
         sink = readers.pop()
         first, second = self.groups.members[self.groups.find(op)], self.groups.members[sink]
-        if len(first) + len(second) > _MAX_JOINED or not _may_join(self.graph, first, second):
+        size = len(first) + len(second)
+        if size > _MAX_JOINED:
+            self.refusals.setdefault(op, TooLargeToTry(size, _MAX_JOINED))
+            return
+        if not _may_join(self.graph, first, second):
             return
         union = tuple(sorted((*first, *second), key=self.graph.position.__getitem__))
         if not self.graph.is_convex(union):

@@ -140,6 +140,16 @@ class TooManyOps(Reason):
 
 
 @dataclass(frozen=True)
+class TooLargeToTry(Reason):
+    """A join beyond stock would make a group that takes too long to try."""
+
+    ops: int
+    most: int
+    code = "too_large_to_try"
+    template = "the group would have {ops} ops; joins beyond stock's are tried up to {most}"
+
+
+@dataclass(frozen=True)
 class SharedMemory(Reason):
     """The reduction needs more shared memory than a thread block may have."""
 

@@ -28,12 +28,14 @@ def accumulates_directly(func: tirx.PrimFunc) -> bool:
 
 
 def _is_direct(store: Any) -> bool:
-    if not _reads(store.value, store.buffer):
+    value = store.value
+    if not _reads(value, store.buffer):
         return True
-    if isinstance(store.value, tirx.Select):  # argmax and its like keep or replace a pair
-        return True
-    operands = [getattr(store.value, side, None) for side in ("a", "b")]
-    mine = [side for side in operands if side is not None and _reads(side, store.buffer)]
+    if isinstance(value, tirx.Select):  # argmax and its like keep what they have, or replace it
+        sides = [value.true_value, value.false_value]
+    else:
+        sides = [getattr(value, side, None) for side in ("a", "b")]
+    mine = [side for side in sides if side is not None and _reads(side, store.buffer)]
     return len(mine) == 1 and isinstance(mine[0], tvm.ir.TensorLoad)
 
 

@@ -21,6 +21,7 @@ from .accumulators import accumulates_directly
 from .bool_vectors import without_bool_vectors
 from .full_reduction import FullReduction
 from .kernel import Kernel, inspect
+from .separate import Separate
 from .short_rows import ShortRows
 
 _LOG = logging.getLogger("tvm_fusion.schedule")
@@ -32,7 +33,9 @@ _GEMV_ROWS = 16
 _NO_TENSOR_CORES = "sm_61"
 
 
-def candidates(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[Kernel]:
+def candidates(
+    func: tirx.PrimFunc, target: tvm.target.Target, as_stock: bool = False
+) -> Iterator[Kernel]:
     """Schedule a PrimFunc by each rule in turn and yield what those that apply make of it.
 
     Parameters
@@ -41,6 +44,9 @@ def candidates(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[Kerne
         An unscheduled PrimFunc. It is not changed.
     target : tvm.target.Target
         A GPU target.
+    as_stock : bool
+        Yield at most what TVM's own pipeline will make of the function: the result of the first
+        of its rules that applies, and nothing where that raises or is known to be wrong.
 
     Yields
     ------
@@ -49,20 +55,27 @@ def candidates(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[Kerne
         over: what one of them cannot do must not end a build.
     """
     for name, rule, applies in _RULES:
-        if not applies(func):
+        if as_stock and not name.startswith("dlight."):
+            continue
+        if not as_stock and not applies(func):
             continue
         try:
             space = rule(func, target)
         except Exception as error:  # TVM's rules fail by assertions, attribute and value errors
             _LOG.info("%s failed: %s", name, str(error).strip().splitlines()[-1:])
+            if as_stock:
+                return
             continue
-        if space is not None:
-            schedule = space[0] if isinstance(space, list) else space
-            made = without_bool_vectors(schedule.mod["main"]).with_attr("tirx.is_scheduled", True)
-            if not accumulates_directly(made):
-                _LOG.info("%s inlined what follows a reduction into it", name)
-                continue
-            yield inspect(made, name)
+        if space is None:
+            continue
+        made = (space[0] if isinstance(space, list) else space).mod["main"]
+        mended = without_bool_vectors(made)
+        if not accumulates_directly(made):
+            _LOG.info("%s inlined what follows a reduction into it", name)
+        elif not as_stock or (mended.same_as(made) and applies(func)):
+            yield inspect(mended.with_attr("tirx.is_scheduled", True), name)
+        if as_stock:
+            return
 
 
 def _matmul(func: tirx.PrimFunc, target: tvm.target.Target) -> Any:
@@ -104,4 +117,5 @@ _RULES: tuple[tuple[str, _Rule, Callable[[tirx.PrimFunc], bool]], ...] = (
     ("dlight.GeneralReduction", _apply(dl.gpu.GeneralReduction), _always),
     ("tvm_fusion.ShortRows", _apply(ShortRows), _always),
     ("dlight.Fallback", _apply(dl.gpu.Fallback), _always),
+    ("tvm_fusion.Separate", _apply(Separate), _always),
 )

@@ -249,8 +249,10 @@ def _trial(target: tvm.target.Target | None, limits: Limits) -> KernelTrial | No
             f"are scheduled when the module is compiled; use `with target:` to be exact",
             stacklevel=2,
         )
-        target = tvm.target.Target(DEFAULT_TARGET)
-    return KernelTrial(target, limits) if "gpu" in target.keys else None
+        return KernelTrial(tvm.target.Target(DEFAULT_TARGET), limits, as_stock=True)
+    if "gpu" not in target.keys:
+        return None
+    return KernelTrial(target, limits, as_stock=target.kind.name != "cuda")
 
 
 def _plan(block: BlockGraph, group: Accepted) -> Plan:

@@ -57,13 +57,16 @@ class KernelTrial:
         A GPU target. For CUDA the source is generated as well, and read.
     limits : Limits
         Budgets of a kernel.
+    as_stock : bool
+        TVM's own pipeline will schedule later: accept only what it will make one kernel of.
     """
 
     #: Results are kept for this many distinct PrimFuncs, across builds.
     _CACHE_SIZE = 512
     _cache: OrderedDict[Any, Attempt] = OrderedDict()
 
-    def __init__(self, target: tvm.target.Target, limits: Limits) -> None:
+    def __init__(self, target: tvm.target.Target, limits: Limits, as_stock: bool = False) -> None:
+        self.as_stock = as_stock
         self.target = target
         self.limits = limits
         self.device = Device.from_target(target)
@@ -79,7 +82,7 @@ class KernelTrial:
     def _try(self, func: tirx.PrimFunc, single: bool) -> Attempt:
         bare = func.without_attr("global_symbol") if "global_symbol" in (func.attrs or {}) else func
         limits = (self._budget(), self.limits.max_kernel_args)
-        key = (tvm_ffi.StructuralKey(bare), str(self.target), limits, single)
+        key = (tvm_ffi.StructuralKey(bare), str(self.target), limits, single, self.as_stock)
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
@@ -96,7 +99,7 @@ class KernelTrial:
     def _attempt(self, func: tirx.PrimFunc, single: bool) -> Attempt:
         first_reason: Reason | None = None
         last: Kernel | None = None
-        for kernel in candidates(func, self.target):
+        for kernel in candidates(func, self.target, self.as_stock):
             reason, shared = self._refusal(kernel, single)
             if reason is None:
                 return Attempt(kernel, None, shared)
@@ -104,7 +107,7 @@ class KernelTrial:
             last = kernel
         if last is not None and not single:
             return Attempt(last, first_reason)  # leave it to TVM, as the stock pipeline does
-        return Attempt(None, first_reason or ScheduleFailed("none of TVM's rules applies"))
+        return Attempt(None, first_reason or ScheduleFailed("none applies with a right result"))
 
     def _refusal(self, kernel: Kernel, single: bool) -> tuple[Reason | None, int]:
         """Why a scheduled function is refused, and its shared memory."""

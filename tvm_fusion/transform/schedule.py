@@ -17,12 +17,12 @@ from .kernels import KernelTrial
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.Schedule")
 class Schedule:
-    """Schedule every unscheduled PrimFunc for the current GPU target, and mark what is finished.
+    """Schedule every unscheduled PrimFunc for the current CUDA target, and mark what is finished.
 
     Groups (functions that ``tvm_fusion.plans`` knows) carry the attributes ``tvm_fusion.group``
     and ``op_pattern = 8`` afterwards, so that a later pipeline neither merges them again nor drops
-    their schedule. Under a target that is no GPU, or under none, nothing is scheduled; groups are
-    marked all the same.
+    their schedule. Under another target, or under none, nothing is scheduled; groups are marked all
+    the same.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class _Scheduler:
         self, plans: dict[str, Plan], limits: Limits, target: tvm.target.Target | None
     ) -> None:
         self.plans = plans
-        on_gpu = target is not None and "gpu" in target.keys
-        self.trial = KernelTrial(target, limits) if on_gpu else None
+        on_cuda = target is not None and target.kind.name == "cuda"
+        self.trial = KernelTrial(target, limits) if on_cuda else None
         self.trace: Trace | None = current_trace()
 
     def function(self, name: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
