@@ -346,7 +346,7 @@ def test_dominators_look_at_each_edge_a_constant_number_of_times():
     assert 0 < neighbour_lookups(10_000) <= 11 * neighbour_lookups(1_000)
 
 
-class CountingTree(graph_module._AncestorTree):
+class CountingTree(graph_module.AncestorTree):
     """Counts the steps on the way to common ancestors."""
 
     def __init__(self, size: int) -> None:
@@ -374,7 +374,7 @@ def ancestor_steps(size: int) -> int:
 
 def test_common_ancestors_are_found_in_logarithmic_time(monkeypatch):
     """Ten times as many queries, each ten times as far away: not a hundred times the steps."""
-    monkeypatch.setattr(graph_module, "_AncestorTree", CountingTree)
+    monkeypatch.setattr(graph_module, "AncestorTree", CountingTree)
     assert 0 < ancestor_steps(5_000) <= 20 * ancestor_steps(500)
 
 

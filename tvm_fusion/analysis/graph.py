@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ..errors import GraphError
 from .op_kind import DEFAULT_PATTERN, ClassicKind, FusePattern, OpKind
+from .trees import AncestorTree, peel_from_behind
 
 
 @dataclass(frozen=True)
@@ -312,7 +313,7 @@ class DataflowGraph:
         if done == len(waiting):
             return set()
         left = {n: successors.get(n, set()) for n, before in waiting.items() if before}
-        return {n - len(self.ops) for n in _peel_from_behind(left) if n >= len(self.ops)}
+        return {n - len(self.ops) for n in peel_from_behind(left) if n >= len(self.ops)}
 
     def _check(self, *ops: int) -> None:
         for op in ops:
@@ -337,7 +338,7 @@ class DataflowGraph:
                     ready.append(reader)
         if len(order) != len(self.ops):
             after = {i: self._successors[i] for i in range(len(self.ops)) if waiting[i] > 0}
-            stuck = [self.ops[i].name for i in sorted(_peel_from_behind(after))]
+            stuck = [self.ops[i].name for i in sorted(peel_from_behind(after))]
             raise GraphError(f"the graph has a cycle through {', '.join(stuck)}")
         return tuple(order)
 
@@ -347,7 +348,7 @@ class DataflowGraph:
         towards_root: Sequence[Sequence[int]],
         roots: frozenset[int],
     ) -> tuple[int | None, ...]:
-        tree = _AncestorTree(len(self.ops))
+        tree = AncestorTree(len(self.ops))
         for op in order:
             if op in roots or not towards_root[op]:
                 tree.add(op, tree.root)
@@ -357,59 +358,3 @@ class DataflowGraph:
                 common = tree.common_ancestor(common, other)
             tree.add(op, common)
         return tuple(None if p == tree.root else p for p in tree.parent[:-1])
-
-
-def _peel_from_behind(successors: Mapping[int, Iterable[int]]) -> set[int]:
-    """Nodes that are left when those without successors are removed again and again."""
-    left = set(successors)
-    ahead = {n: {m for m in later if m in left} for n, later in successors.items()}
-    behind: dict[int, list[int]] = {n: [] for n in left}
-    for n, later in ahead.items():
-        for m in later:
-            behind[m].append(n)
-    ready = [n for n, later in ahead.items() if not later]
-    while ready:
-        node = ready.pop()
-        left.discard(node)
-        for n in behind[node]:
-            ahead[n].discard(node)
-            if not ahead[n]:
-                ready.append(n)
-    return left
-
-
-class _AncestorTree:
-    """A growing tree that answers common-ancestor queries in logarithmic time.
-
-    Jump pointers as in Myers, "An applicative random-access stack" (1983): every node knows its
-    parent and one ancestor further up.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.root = size
-        self.parent = [size] * (size + 1)
-        self._jump = [size] * (size + 1)
-        self._depth = [0] * (size + 1)
-
-    def add(self, node: int, parent: int) -> None:
-        far = self._jump[parent]
-        equal = (
-            self._depth[parent] - self._depth[far]
-            == self._depth[far] - self._depth[self._jump[far]]
-        )
-        self.parent[node] = parent
-        self._jump[node] = self._jump[far] if equal else parent
-        self._depth[node] = self._depth[parent] + 1
-
-    def common_ancestor(self, a: int, b: int) -> int:
-        if self._depth[a] < self._depth[b]:
-            a, b = b, a
-        while self._depth[a] > self._depth[b]:
-            far = self._jump[a]
-            a = far if self._depth[far] >= self._depth[b] else self.parent[a]
-        while a != b:
-            if self._jump[a] != self._jump[b]:
-                a, b = self._jump[a], self._jump[b]
-            else:
-                a, b = self.parent[a], self.parent[b]
-        return a

@@ -10,13 +10,21 @@ import tvm
 from tvm import relax, tirx
 
 from ..errors import TVMFusionError
-from .blocks import element_bytes, static_product, vars_of
+from .bindings import (
+    CALL_TIR_INPLACE,
+    call_args,
+    is_call,
+    is_call_tir,
+    operator_name,
+    symbolic_vars,
+    tensor_bytes,
+    tensor_types,
+    used_vars,
+    why_not_an_op,
+)
 from .graph import DataflowGraph, Op
 from .op_kind import OpKind
 from .primfunc import OP_KIND_ATTR, describe
-
-_CALL_TIR = "relax.call_tir"
-_CALL_TIR_INPLACE = "relax.call_tir_inplace"
 
 #: The attribute by which a finished group is known.
 GROUP_ATTR = "tvm_fusion.group"
@@ -52,18 +60,6 @@ class BlockGraph:
     uses: list[list[Any]]
     readers: dict[Any, list[int]]
     order: list[tuple[int, int]] = field(default_factory=list)
-
-
-def is_call_tir(expr: Any) -> bool:
-    """Whether an expression is a ``call_tir``."""
-    return isinstance(expr, relax.Call) and getattr(expr.op, "name", "") == _CALL_TIR
-
-
-def owned_by_others(func: relax.Function) -> bool:
-    """Whether a Relax function belongs to another pass: Primitive, Codegen or Composite."""
-    return bool(func.attrs) and any(
-        key in func.attrs for key in ("Primitive", "Codegen", "Composite")
-    )
 
 
 def build_block_graph(
@@ -103,7 +99,7 @@ class _Builder:
         self.bindings = bindings
         self.threads_per_block = threads_per_block
         self.warp_threads = warp_threads
-        self.uses = [_used_vars(b.value) for b in bindings]
+        self.uses = [used_vars(b.value) for b in bindings]
         self.maker: dict[Any, int] = {}  # variable -> op that makes it, itself or a field of it
         self.binding_of: list[int] = []
         self.fields_of: dict[int, list[int]] = {}
@@ -180,7 +176,7 @@ class _Builder:
         """Pairs of bindings whose order is not given by values."""
         order: list[tuple[int, int]] = []
         for i, binding in enumerate(self.bindings):
-            if not _is_call(binding.value, _CALL_TIR_INPLACE):
+            if not is_call(binding.value, CALL_TIR_INPLACE):
                 continue
             others = {j for var in self.uses[i] for j in self.readers[var] if j != i}
             order.extend((min(i, j), max(i, j)) for j in sorted(others))
@@ -193,7 +189,7 @@ class _Builder:
         order: list[tuple[int, int]] = []
         bound: dict[Any, int] = {}
         for i, binding in enumerate(self.bindings):
-            for var in _symbolic_vars(binding):
+            for var in symbolic_vars(binding):
                 if var in bound and bound[var] != i:
                     order.append((bound[var], i))
             if isinstance(binding, relax.MatchCast):
@@ -211,9 +207,9 @@ class _Builder:
             return Op(
                 name,
                 OpKind.BARRIER,
-                function=_operator_name(binding),
+                function=operator_name(binding),
                 external_inputs=external,
-                blocked=_why_not_an_op(binding),
+                blocked=why_not_an_op(binding),
             )
         gvar = value.args[0]
         func = self.mod.functions.get(gvar)
@@ -225,14 +221,14 @@ class _Builder:
         description = describe(func)
         kind = _annotated_kind(func, gvar.name_hint) or description.kind
         as_analysed = kind is description.kind
-        outputs = _tensor_types(value.ty_args[0])
+        outputs = tensor_types(value.ty_args[0])
         dead = self._dead_outputs(op, len(outputs))
         dataflow = isinstance(binding.var, relax.DataflowVar)
         return Op(
             name,
             kind,
             function=gvar.name_hint,
-            output_bytes=sum(_tensor_bytes(ty) for ty in outputs),
+            output_bytes=sum(tensor_bytes(ty) for ty in outputs),
             shared_bytes=description.shared_bytes(self.threads_per_block, self.warp_threads),
             is_reshape=description.is_reshape and as_analysed,
             keeps_axes=description.keeps_axes and as_analysed,
@@ -247,7 +243,7 @@ class _Builder:
     def _external_inputs(self, value: Any, reads: list[Any]) -> tuple[str, ...]:
         """Names of what an op reads from outside of the block, constants included."""
         names = [var.name for var in reads if var not in self.maker]
-        for arg in _call_args(value) if is_call_tir(value) else []:
+        for arg in call_args(value) if is_call_tir(value) else []:
             if isinstance(arg, tvm.ir.GenericConst):
                 names.append(self.constants.setdefault(arg, f"constant_{len(self.constants)}"))
         return tuple(dict.fromkeys(names))
@@ -277,7 +273,7 @@ class _Builder:
             return "passes explicit shape arguments, which FuseTIR drops"
         if any(getattr(ty, "vdevice", None) is not None for ty in outputs):
             return "is placed on a virtual device"
-        if any(not isinstance(arg.ty, relax.TensorType) for arg in _call_args(call)):
+        if any(not isinstance(arg.ty, relax.TensorType) for arg in call_args(call)):
             return "takes an argument that is no tensor"
         if any(ty.shape is None for ty in outputs):
             return "has a result of unknown shape"
@@ -294,62 +290,6 @@ class _Builder:
         return None
 
 
-def _used_vars(value: Any) -> list[Any]:
-    """Variables that the value of a binding reads, with repetition, in order."""
-    if isinstance(value, relax.Var):
-        return [value]
-    if is_call_tir(value):
-        return [v for arg in _call_args(value) for v in _used_vars(arg)]
-    if isinstance(value, relax.Tuple):
-        return [v for item in value.fields for v in _used_vars(item)]
-    if isinstance(value, relax.TupleGetItem):
-        return _used_vars(value.tuple_value)
-    if isinstance(value, tvm.ir.GenericConst):
-        return []
-    return list(relax.analysis.free_vars(value))
-
-
-def _call_args(call: relax.Call) -> list[Any]:
-    args = call.args[1]
-    return list(args.fields) if isinstance(args, relax.Tuple) else [args]
-
-
-def _is_call(value: Any, op: str) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == op
-
-
-def _symbolic_vars(binding: Any) -> list[Any]:
-    """Shape variables in the types and the value of a binding."""
-    types = [binding.var.ty]
-    if isinstance(binding, relax.MatchCast):
-        types.append(binding.ty)
-    elif isinstance(binding.value, relax.Call):
-        types += list(binding.value.ty_args or [])
-    found = [v for ty in types for v in relax.analysis.tir_vars_in_type(ty)]
-    if not is_call_tir(binding.value):
-        found += [v for v in vars_of(binding.value) if isinstance(v.ty, tvm.ir.PrimType)]
-    return found
-
-
-def _operator_name(binding: Any) -> str:
-    if isinstance(binding, relax.MatchCast):
-        return "match_cast"
-    value = binding.value
-    if isinstance(value, relax.Call):
-        name = getattr(value.op, "name", None) or getattr(value.op, "name_hint", None)
-        return str(name or getattr(value.op, "global_symbol", "call"))
-    return type(value).__name__.lower()
-
-
-def _why_not_an_op(binding: Any) -> str:
-    name = _operator_name(binding)
-    if name == _CALL_TIR_INPLACE:
-        return "writes into one of its arguments (call_tir_inplace)"
-    if isinstance(binding.value, relax.Call):
-        return f"is a call of {name}, which is no call_tir"
-    return f"is a {name}, which does no work of its own"
-
-
 def _annotated_kind(func: tirx.PrimFunc, name: str) -> OpKind | None:
     value = (func.attrs or {}).get(OP_KIND_ATTR)
     if value is None:
@@ -363,26 +303,16 @@ def _annotated_kind(func: tirx.PrimFunc, name: str) -> OpKind | None:
         ) from None
 
 
-def _tensor_types(ty: Any) -> list[Any]:
-    return list(ty.fields) if isinstance(ty, relax.TupleType) else [ty]
-
-
-def _tensor_bytes(ty: Any) -> int:
-    shape = getattr(ty.shape, "values", None)
-    count = static_product(shape) if shape is not None else None
-    return 0 if count is None else count * element_bytes(ty.dtype)
-
-
 def _unique_names(names: list[str]) -> list[str]:
     """The names, made distinct by a number where two are the same."""
-    taken: set[str] = set()
-    result = []
+    taken, used = set(names), dict.fromkeys(names, 0)
+    result, seen = [], set()
     for name in names:
-        candidate, n = name, 0
-        while candidate in taken:
-            n += 1
-            candidate = f"{name}_{n}"
-        taken.add(candidate)
+        candidate = name
+        while candidate in seen or (candidate != name and candidate in taken):
+            used[name] += 1
+            candidate = f"{name}_{used[name]}"
+        seen.add(candidate)
         result.append(candidate)
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -10,7 +10,7 @@ from ..analysis import DataflowGraph
 from ..device import Device
 from ..errors import PolicyError
 from ..limits import Limits
-from .reasons import Decision, Reason
+from .reasons import Decision, Fused, Reason
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,35 @@ class Policy(Protocol):
             where it would decide otherwise if it knew.
         """
         ...
+
+
+def decide_edges(
+    graph: DataflowGraph,
+    groups: Iterable[Group],
+    refusal: Callable[[int, int, frozenset[int]], Reason],
+) -> tuple[Decision, ...]:
+    """One decision for each distinct producer and consumer.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        The ops.
+    groups : iterable of Group
+        The groups that were formed.
+    refusal : callable
+        (producer, consumer, all ops that are in groups) -> why the two are not in one group.
+    """
+    member = {op: group for group in groups for op in group.ops}
+    grouped = frozenset(member)
+    decided = []
+    for producer, consumer in graph.edges():
+        group = member.get(producer)
+        together = group is not None and group is member.get(consumer)
+        reason = (
+            Fused(len(group.ops)) if together and group else refusal(producer, consumer, grouped)
+        )
+        decided.append(Decision(graph.ops[producer].name, graph.ops[consumer].name, reason))
+    return tuple(decided)
 
 
 _POLICIES: dict[str, Callable[..., Policy]] = {}

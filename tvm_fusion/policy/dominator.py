@@ -14,14 +14,12 @@ from collections.abc import Sequence
 from ..analysis import DataflowGraph, FusePattern, OpKind
 from ..device import Device
 from ..limits import Limits
-from .base import Group, GroupCheck, Partition, register_policy
+from .base import Group, GroupCheck, Partition, decide_edges, register_policy
 from .budget import check_model
 from .reasons import (
     Barrier,
     Blocked,
     Cyclic,
-    Decision,
-    Fused,
     KindsDoNotMatch,
     PathBlocked,
     Reason,
@@ -85,7 +83,7 @@ class _Run:
         for op in reversed(self.graph.topological_order):
             self._join_reader(op)
         groups = self._groups()
-        return Partition(tuple(groups), tuple(self._decisions(groups)))
+        return Partition(tuple(groups), decide_edges(self.graph, groups, self._reason))
 
     def _highest_on_paths(self) -> list[int]:
         """For each op the one of highest pattern on the way to its post-dominator, included."""
@@ -208,18 +206,8 @@ class _Run:
         node = self.graph.ops[op]
         return node.fuse_pattern is not FusePattern.OPAQUE and node.dead_outputs > 0
 
-    def _decisions(self, groups: list[Group]) -> list[Decision]:
-        member = {op: group for group in groups for op in group.ops}
-        ops = self.graph.ops
-        return [
-            Decision(ops[p].name, ops[c].name, self._reason(p, c, member))
-            for p, c in self.graph.edges()
-        ]
-
-    def _reason(self, producer: int, consumer: int, member: dict[int, Group]) -> Reason:
-        group = member.get(producer)
-        if group is not None and group is member.get(consumer):
-            return Fused(len(group.ops))
+    def _reason(self, producer: int, consumer: int, grouped: frozenset[int]) -> Reason:
+        """Why two ops are not in one group."""
         first, second = self.graph.ops[producer], self.graph.ops[consumer]
         for node in (first, second):
             if node.blocked:
@@ -227,7 +215,7 @@ class _Run:
             if node.fuse_pattern is FusePattern.OPAQUE:
                 return Barrier(node.name, node.kind.value)
         for op, node in ((consumer, second), (producer, first)):
-            if node.is_view and op not in member:
+            if node.is_view and op not in grouped:
                 return View(node.name)
         if producer in self.refusals:
             return self.refusals[producer]

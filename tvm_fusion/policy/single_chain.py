@@ -12,14 +12,12 @@ from __future__ import annotations
 from ..analysis import ClassicKind, DataflowGraph
 from ..device import Device
 from ..limits import Limits
-from .base import Group, GroupCheck, Partition, register_policy
+from .base import Group, GroupCheck, Partition, decide_edges, register_policy
 from .budget import check_model, kernel_args, shared_bytes
 from .reasons import (
     Barrier,
     Blocked,
     ChainClosed,
-    Decision,
-    Fused,
     ManyConsumers,
     ManyProducers,
     OutOfFusions,
@@ -88,7 +86,7 @@ class _Run:
                 self.fusions += len(chain) - 1
                 shared = max(self._shared(op) for op in chain)
                 groups.append(Group(tuple(chain), shared))
-        return Partition(tuple(groups), tuple(self._decisions(groups)))
+        return Partition(tuple(groups), decide_edges(self.graph, groups, self._reason))
 
     def _starts(self, op: int) -> bool:
         return self.graph.ops[op].classic is ClassicKind.ELEMENTWISE
@@ -154,20 +152,10 @@ class _Run:
             return 0
         return shared_bytes(self.graph, op, self.model)
 
-    def _decisions(self, groups: list[Group]) -> list[Decision]:
-        member = {op: group for group in groups for op in group.ops}
-        ops = self.graph.ops
-        return [
-            Decision(ops[p].name, ops[c].name, self._reason(p, c, member))
-            for p, c in self.graph.edges()
-        ]
-
-    def _reason(self, producer: int, consumer: int, member: dict[int, Group]) -> Reason:
-        group = member.get(producer)
-        if group is not None and group is member.get(consumer):
-            return Fused(len(group.ops))
+    def _reason(self, producer: int, consumer: int, grouped: frozenset[int]) -> Reason:
+        """Why two ops are not in one group."""
         for op in (consumer, producer):
-            if self.graph.ops[op].is_view and op not in member:
+            if self.graph.ops[op].is_view and op not in grouped:
                 return View(self.graph.ops[op].name)
         reason = self.refusals.get((producer, consumer)) or self._pair_refusal(producer, consumer)
         assert reason is not None, "a pair that nothing forbids is in one chain"

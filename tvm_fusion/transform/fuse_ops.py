@@ -12,7 +12,8 @@ import tvm_ffi
 from tvm import relax
 
 from ..analysis import Op, OpKind
-from ..analysis.relax_graph import BlockGraph, build_block_graph, exclude_ops, owned_by_others
+from ..analysis.bindings import owned_by_others
+from ..analysis.relax_graph import BlockGraph, build_block_graph, exclude_ops
 from ..analysis.traffic import called_functions
 from ..device import Device
 from ..device.gpu import DEFAULT_TARGET

@@ -10,7 +10,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from ..analysis.relax_graph import BlockGraph, is_call_tir
+from ..analysis.bindings import is_call_tir
+from ..analysis.relax_graph import BlockGraph
 from .build import make_seq
 
 #: Names of groups longer than this are shortened.

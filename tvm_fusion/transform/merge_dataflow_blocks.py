@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from ..analysis.relax_graph import owned_by_others
+from ..analysis.bindings import owned_by_others
 from .build import make_seq
 
 #: Calls that only check or print: what is pure may be computed before them.

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from ..analysis.relax_graph import is_call_tir, owned_by_others
+from ..analysis.bindings import is_call_tir, owned_by_others
 from .build import Names, drop_unreferenced, make_seq
 
 #: (call, add a PrimFunc under a name) -> None to keep the call, or the bindings in front of it
