@@ -262,8 +262,9 @@ def test_the_pipeline_without_a_target_says_what_to_do():
 
 def test_a_bare_cuda_target_works_with_one_warning():
     target = tvm.target.Target({"kind": "cuda", "arch": "sm_80"}, host="llvm")
-    with pytest.warns(UserWarning, match="does not say max_shared_memory_per_block"):
+    with pytest.warns(UserWarning, match="does not say max_shared_memory_per_block") as said:
         tvm.compile(Small, target, relax_pipeline="tvm_fusion")
+    assert len([w for w in said if "does not say" in str(w.message)]) == 1
 
 
 @pytest.mark.parametrize("arch", ["sm_70", "sm_90"])

@@ -54,13 +54,15 @@ class Device:
     warp_threads: int = 32
 
     @staticmethod
-    def from_target(target: tvm.target.Target) -> Device:
+    def from_target(target: tvm.target.Target, quiet: bool = False) -> Device:
         """Read the figures of ``target``; what it does not say gets a default and one warning.
 
         Parameters
         ----------
         target : tvm.target.Target
             Any target; those that are no GPU get the defaults, which keeps grouping safe.
+        quiet : bool
+            Do not warn: somebody else does in the same build.
 
         Returns
         -------
@@ -72,7 +74,7 @@ class Device:
             for key in ("max_shared_memory_per_block", "max_threads_per_block")
             if attrs.get(key) is None
         ]
-        if missing and target.kind.name == "cuda":
+        if missing and target.kind.name == "cuda" and not quiet:
             warnings.warn(
                 f"target {target.kind.name!r} does not say {', '.join(missing)}: "
                 f"assuming {STATIC_SHARED_BYTES} bytes of shared memory and 1024 threads per "

@@ -69,7 +69,7 @@ class KernelTrial:
         self.as_stock = as_stock
         self.target = target
         self.limits = limits
-        self.device = Device.from_target(target)
+        self.device = Device.from_target(target, quiet=True)
 
     def try_group(self, func: tirx.PrimFunc) -> Attempt:
         """Schedule a group: one kernel within the limits, or a reason."""
