@@ -119,6 +119,26 @@ def test_a_failing_assertion_still_fails():
 
 
 @I.ir_module
+class GuardedDivision:
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "int32"), d: R.Tensor((4,), "int32")):
+        smallest = R.min(d)
+        ok = R.greater(smallest, R.const(0, "int32"))
+        _ = R.assert_op(ok, format="a divisor is not positive")
+        q = R.floor_divide(x, d)
+        r = R.add(q, q)
+        return r
+
+
+def test_what_could_fail_is_not_moved_in_front_of_the_check_that_guards_it():
+    fused = fuse(GuardedDivision)
+    ones = np.ones(4, "int32")
+    with pytest.raises(Exception, match="not positive"):
+        run_llvm(fused, [ones, np.zeros(4, "int32")])
+    assert_close(run_llvm(fused, [6 * ones, 2 * ones]), [6 * ones])
+
+
+@I.ir_module
 class PackedCallBetween:
     @R.function(pure=False)
     def main(x: R.Tensor((4, 8), "float32")):
@@ -335,6 +355,47 @@ def test_in_place_calls_are_left_alone_and_keep_their_order():
 
 
 @I.ir_module
+class InPlaceBehindAView:
+    @T.prim_func(private=True, s_tir=True)
+    def bump(a: T.Buffer((4, 8), "float32")):
+        T.func_attr({"tirx.noalias": True})
+        for i, j in T.grid(4, 8):
+            with T.sblock("bump"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(a[vi, vj])
+                T.writes(a[vi, vj])
+                a[vi, vj] = a[vi, vj] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32")):
+        cls = InPlaceBehindAView
+        with R.dataflow():
+            a = R.add(x, x)
+            view = R.reshape(a, (32,))
+            before = R.exp(view)
+            b = R.call_tir_inplace(
+                cls.bump, (a,), inplace_indices=[0], out_ty=R.Tensor((4, 8), "float32")
+            )
+            after = R.reshape(b, (32,))
+            c = R.add(before, after)
+            d = R.negative(c)
+            R.output(d)
+        return d
+
+
+def test_readers_of_a_view_stay_in_front_of_what_writes_into_it():
+    with tvm.target.Target("llvm"):
+        fused = tvm.transform.Sequential([relax.transform.LegalizeOps(), tf.OperatorFusion()])(
+            InPlaceBehindAView
+        )
+    x = np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
+    want = -(np.exp(2 * x) + 2 * x + 1).reshape(-1)
+    assert_close(run_llvm(fused, [x], "tvm_fusion"), [want])
+    text = fused["main"].script()
+    assert text.index("tir_exp") < text.index("call_tir_inplace")
+
+
+@I.ir_module
 class DpsPacked:
     @R.function
     def main(x: R.Tensor((4, 8), "float32")):
@@ -539,6 +600,117 @@ def test_scalars_and_small_extents():
 def test_the_result_is_deterministic():
     texts = {fuse(mod).script() for mod in (Tuples, Tuples)}
     assert len(texts) == 1
+
+
+@I.ir_module
+class AwkwardNames:
+    @T.prim_func(private=True, s_tir=True)
+    def group(
+        x: T.Buffer((T.int64(4), T.int64(8)), "float32"),
+        y: T.Buffer((T.int64(4), T.int64(8)), "float32"),
+    ):
+        T.func_attr({"tirx.noalias": True})
+        for i, j in T.grid(T.int64(4), T.int64(8)):
+            with T.sblock("group"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(x[vi, vj])
+                T.writes(y[vi, vj])
+                y[vi, vj] = x[vi, vj] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32")):
+        cls = AwkwardNames
+        with R.dataflow():
+            a = R.call_tir(cls.group, (x,), out_ty=R.Tensor((4, 8), "float32"))
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+
+def test_a_prim_func_may_be_called_group():
+    fused = fuse(AwkwardNames)
+    assert calls(fused["main"]) == ["fused_group_tir_exp"]
+    check_fused(AwkwardNames, fused)
+
+
+@I.ir_module
+class FlattenSymbolic:
+    @R.function
+    def main(x: R.Tensor(("n", "k"), "float32")):
+        n = T.int64()
+        k = T.int64()
+        with R.dataflow():
+            a = R.reshape(x, R.shape([n * k]))
+            b = R.exp(a)
+            c = R.negative(b)
+            R.output(c)
+        return c
+
+
+def test_scalar_arguments_of_shapes_do_not_stop_fusion():
+    fused = fuse(FlattenSymbolic)
+    assert len(calls(fused["main"])) <= 2
+    assert any("tir_exp_tir_negative" in name for name in calls(fused["main"]))
+    check_fused(FlattenSymbolic, fused, assume={"n": 3, "k": 5})
+
+
+@I.ir_module
+class UpdatesInPlaceInside:
+    @T.prim_func(private=True, s_tir=True)
+    def two_products(
+        x: T.Buffer((8, 8), "float32"),
+        w: T.Buffer((8, 8), "float32"),
+        bias: T.Buffer((8,), "float32"),
+        y: T.Buffer((8, 8), "float32"),
+    ):
+        T.func_attr({"tirx.noalias": True})
+        hidden = T.sblock_alloc_buffer((8, 8))
+        for i, j, k in T.grid(8, 8, 8):
+            with T.sblock("first"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    hidden[vi, vj] = T.float32(0)
+                hidden[vi, vj] = hidden[vi, vj] + x[vi, vk] * w[vk, vj]
+        for i, j in T.grid(8, 8):
+            with T.sblock("bias"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                hidden[vi, vj] = hidden[vi, vj] + bias[vj]
+        for i, j, k in T.grid(8, 8, 8):
+            with T.sblock("second"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    y[vi, vj] = T.float32(0)
+                y[vi, vj] = y[vi, vj] + hidden[vi, vk] * w[vk, vj]
+
+    @R.function
+    def main(
+        x: R.Tensor((8, 8), "float32"),
+        w: R.Tensor((8, 8), "float32"),
+        bias: R.Tensor((8,), "float32"),
+    ):
+        cls = UpdatesInPlaceInside
+        with R.dataflow():
+            a = R.call_tir(cls.two_products, (x, w, bias), out_ty=R.Tensor((8, 8), "float32"))
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+
+def test_a_composite_that_updates_a_buffer_of_its_own_is_left_whole():
+    fused = fuse(UpdatesInPlaceInside)
+    assert calls(fused["main"])[0] == "two_products"
+    check_fused(UpdatesInPlaceInside, fused)
+
+
+def test_no_fuse_knows_prim_funcs_by_their_former_names():
+    def names(no_fuse):
+        return calls(fuse(Attention, no_fuse=no_fuse)["main"])
+
+    assert "attention" in names(["attention"])
+    assert "attention" not in names([])
+    assert any(n.startswith("fused_where") for n in calls(fuse(ScalarConstants)["main"]))
+    kept = calls(fuse(ScalarConstants, no_fuse=["where"])["main"])
+    assert not any(n.startswith("fused_where") for n in kept)
 
 
 def test_a_second_run_changes_nothing():

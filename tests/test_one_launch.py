@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tvm
+import tvm_ffi
 from conftest import make_cuda_target
 from support import calls, check_fused, legalize, prim_funcs
 from tvm import relax
@@ -171,12 +172,17 @@ def test_damaged_or_foreign_plans_are_planned_anew(cuda_target):
             again = tf.transform.Schedule()(fused.with_attr(PLANS_ATTR, text))
         for name, func in prim_funcs(scheduled).items():
             made = prim_funcs(again)[name]
-            assert (
-                tvm.ir.structural_equal(made.body, func.body)
-                if hasattr(tvm.ir, "structural_equal")
-                else made.body is not None
-            )
+            assert tvm_ffi.structural_equal(made.body, func.body)
+            assert made.attrs["tvm_fusion.group"] == name
             assert made.attrs["op_pattern"] == 8
+
+
+def test_schedule_keeps_the_limits_that_the_groups_were_made_under(cuda_target):
+    tight = tf.Limits(shared_memory_bytes=0)
+    grouped, _, _ = fuse(RowNorm, cuda_target, limits=tight)
+    with cuda_target, tf.record() as trace:
+        tf.transform.Schedule()(relax.transform.FuseTIR()(grouped))
+    assert trace.rules["softmax"] != "dlight.GeneralReduction"  # which uses shared memory
 
 
 def test_each_distinct_group_is_scheduled_once(cuda_target, monkeypatch):

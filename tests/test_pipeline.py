@@ -151,18 +151,21 @@ def test_without_a_target_there_is_one_warning(recwarn):
 
 
 def kernels(executable) -> list[str]:
-    """The CUDA text of every kernel that the program launches, sorted.
+    """The CUDA text of every kernel that the program launches, sorted; it launches each it calls.
 
     TVM's own pipeline also compiles reshapes that it made views of; nothing launches those.
     """
-    program = executable.as_text()
     bodies = re.split(r'(?=extern "C" __global__)', tf.codegen.cuda_source(executable))[1:]
-    found = []
+    text_of = {}
     for body in bodies:
         name = re.search(r"(\w+?)_kernel(?:_\d+)?\(", body)[1]
-        if "{" in body and re.search(rf"call\s+{name}\s", program):
-            found.append(body.strip())
-    return sorted(found)
+        if "{" in body:
+            text_of.setdefault(name, []).append(body.strip())
+    program = executable.as_text()
+    called = set(re.findall(r"call\s+([\w.]+)\s", program)) - {"main"}
+    called = {name for name in called if "." not in name and not name.startswith("shape_func")}
+    assert called <= set(text_of), f"no kernel: {called - set(text_of)}"
+    return sorted(text for name in called for text in text_of[name])
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
@@ -183,6 +186,33 @@ def test_workloads_on_llvm(name, policy, dtype):
     args = random_inputs(mod, seed=0)
     pipeline = relax.get_pipeline("tvm_fusion", policy=policy)
     assert_close(run_llvm(mod, args, pipeline), run_llvm(mod, args))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_the_groups_made_for_cuda_compute_the_same_on_llvm(name, policy, cuda_target):
+    """The groups as the GPU gets them, their loops run by the CPU."""
+    mod = small(name)
+    dispatch = [relax.backend.DispatchSortScan()]
+    with tvm.target.Target(QUICK_LLVM):
+        legal = tvm.transform.Sequential([*dispatch, relax.transform.LegalizeOps()])(mod)
+    with cuda_target:
+        grouped = tf.transform.FuseOps(policy=policy)(legal)
+    args = random_inputs(mod, seed=0)
+    assert_close(run_llvm(relax.transform.FuseTIR()(grouped), args), run_llvm(mod, args))
+
+
+@pytest.mark.filterwarnings("ignore:FuseOps runs without a current Target")
+@pytest.mark.parametrize("first", [None, QUICK_LLVM], ids=["no target", "llvm"])
+def test_groups_made_elsewhere_are_scheduled_by_our_pipeline(first, cuda_target):
+    seq = tvm.transform.Sequential([relax.transform.LegalizeOps(), tf.OperatorFusion()])
+    if first is None:
+        fused = seq(Small)
+    else:
+        with tvm.target.Target(first):
+            fused = seq(Small)
+    exe = tvm.compile(fused, cuda_target, relax_pipeline="tvm_fusion")
+    assert any("fused_tir_exp_add" in kernel for kernel in kernels(exe))
 
 
 @pytest.mark.gpu

@@ -26,7 +26,7 @@ from tvm_fusion.schedule.accumulators import accumulates_directly
 @I.ir_module
 class HalfMatmul:
     @R.function
-    def main(x: R.Tensor((256, 256), "float16")):
+    def main(x: R.Tensor((128, 128), "float16")):
         with R.dataflow():
             y = R.matmul(x, x)
             R.output(y)
@@ -45,6 +45,22 @@ def test_dlight_crashes_on_float16_matmuls_and_ours_do_not(cuda_target):
     )
     assert done.returncode != 0, "mended upstream: let Matmul use tensor cores again"
     (func,) = prim_funcs(legalize(HalfMatmul)).values()
+    first = next(candidates(func, cuda_target))
+    assert (first.rule, first.kernels) == ("dlight.Matmul", 1)
+
+
+@I.ir_module
+class ByteMatmul:
+    @R.function
+    def main(x: R.Tensor((128, 128), "int8"), w: R.Tensor((128, 128), "int8")):
+        with R.dataflow():
+            y = R.matmul(x, w, out_dtype="int32")
+            R.output(y)
+        return y
+
+
+def test_int8_matmuls_stay_away_from_the_tensor_core_rule_too(cuda_target):
+    (func,) = prim_funcs(legalize(ByteMatmul)).values()
     first = next(candidates(func, cuda_target))
     assert (first.rule, first.kernels) == ("dlight.Matmul", 1)
 

@@ -23,6 +23,8 @@ class Op:
         What it does.
     function : str
         The PrimFunc or operator that it calls.
+    origin : str
+        The PrimFunc that this one was specialised or split from; empty for most.
     output_bytes : int
         Bytes of all its outputs; 0 where symbolic extents leave it unknown.
     shared_bytes : int
@@ -49,6 +51,7 @@ class Op:
     name: str
     kind: OpKind
     function: str = ""
+    origin: str = ""
     output_bytes: int = 0
     shared_bytes: int = 0
     is_reshape: bool = False

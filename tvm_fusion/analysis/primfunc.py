@@ -26,6 +26,9 @@ from .op_kind import FusePattern, OpKind
 #: The attribute that AnnotateOpKind sets and everything else honours.
 OP_KIND_ATTR = "tvm_fusion.op_kind"
 
+#: The PrimFunc that a specialised or split one was made of, by name.
+ORIGIN_ATTR = "tvm_fusion.origin"
+
 
 @dataclass(frozen=True)
 class Description:

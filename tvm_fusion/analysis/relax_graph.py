@@ -24,7 +24,7 @@ from .bindings import (
 )
 from .graph import DataflowGraph, Op
 from .op_kind import OpKind
-from .primfunc import OP_KIND_ATTR, describe
+from .primfunc import OP_KIND_ATTR, ORIGIN_ATTR, describe
 
 #: The attribute by which a finished group is known.
 GROUP_ATTR = "tvm_fusion.group"
@@ -175,14 +175,39 @@ class _Builder:
     def _order(self) -> list[tuple[int, int]]:
         """Pairs of bindings whose order is not given by values."""
         order: list[tuple[int, int]] = []
-        for i, binding in enumerate(self.bindings):
-            if not is_call(binding.value, CALL_TIR_INPLACE):
-                continue
-            others = {j for var in self.uses[i] for j in self.readers[var] if j != i}
+        in_place = [i for i, b in enumerate(self.bindings) if is_call(b.value, CALL_TIR_INPLACE)]
+        aliases = self._aliases() if in_place else {}
+        for i in in_place:
+            touched = {alias for var in self.uses[i] for alias in aliases.get(var, (var,))}
+            others = {j for var in touched for j in self.readers.get(var, ()) if j != i}
             order.extend((min(i, j), max(i, j)) for j in sorted(others))
         if any(isinstance(b, relax.MatchCast) for b in self.bindings):
             order += self._shape_order()
         return order
+
+    def _aliases(self) -> dict[Any, list[Any]]:
+        """For each variable all that may share its memory: views, tuples, in-place results."""
+        classes: dict[Any, list[Any]] = {}
+        for i, binding in enumerate(self.bindings):
+            if not self._may_alias(binding):
+                continue
+            members = [binding.var]
+            for var in dict.fromkeys(self.uses[i]):
+                members.extend(classes.get(var, [var]))
+            members += classes.get(binding.var, [])
+            members = list(dict.fromkeys(members))
+            classes.update(dict.fromkeys(members, members))
+        return classes
+
+    def _may_alias(self, binding: Any) -> bool:
+        value = binding.value
+        if isinstance(value, relax.Var | relax.Tuple | relax.TupleGetItem | relax.If):
+            return True
+        if is_call_tir(value):
+            func = self.mod.functions.get(value.args[0])
+            return isinstance(func, tirx.PrimFunc) and describe(func).is_reshape
+        # Operators and packed calls that are no call_tir may return views of what they are given.
+        return isinstance(value, relax.Call)
 
     def _shape_order(self) -> list[tuple[int, int]]:
         """From each match_cast to what uses a shape variable that it binds."""
@@ -228,6 +253,7 @@ class _Builder:
             name,
             kind,
             function=gvar.name_hint,
+            origin=str((func.attrs or {}).get(ORIGIN_ATTR, "")),
             output_bytes=sum(tensor_bytes(ty) for ty in outputs),
             shared_bytes=description.shared_bytes(self.threads_per_block, self.warp_threads),
             is_reshape=description.is_reshape and as_analysed,
@@ -259,6 +285,12 @@ class _Builder:
         }
         return count - len(live)
 
+    def _can_be_passed(self, arg: Any) -> bool:
+        """Whether FuseTIR takes an argument: a tensor, or an expression over shape variables."""
+        if isinstance(arg.ty, relax.TensorType):
+            return True
+        return isinstance(arg.ty, tvm.ir.PrimType) and arg not in self.maker
+
     def _why_blocked(
         self, op: int, func: tirx.PrimFunc, call: relax.Call, outputs: list[Any], dead: int
     ) -> str | None:
@@ -273,8 +305,11 @@ class _Builder:
             return "passes explicit shape arguments, which FuseTIR drops"
         if any(getattr(ty, "vdevice", None) is not None for ty in outputs):
             return "is placed on a virtual device"
-        if any(not isinstance(arg.ty, relax.TensorType) for arg in call_args(call)):
-            return "takes an argument that is no tensor"
+        if any(not self._can_be_passed(arg) for arg in call_args(call)):
+            return "takes an argument that is neither a tensor nor an expression over extents"
+        own = attrs.get("target")
+        if own is not None and own.kind.name != "cuda":
+            return f"calls a PrimFunc for another device ({own.kind.name})"
         if any(ty.shape is None for ty in outputs):
             return "has a result of unknown shape"
         binding = self.bindings[self.binding_of[op]]
@@ -327,13 +362,14 @@ def exclude_ops(
     graph : DataflowGraph
         The ops.
     no_fuse : iterable of str, or callable
-        Names of ops (variables) or of PrimFuncs, or a predicate on :class:`Op`.
+        Names of ops (variables) or of PrimFuncs, or a predicate on :class:`Op`. A PrimFunc that
+        was specialised or split is also known by its former name.
     """
     if callable(no_fuse):
         excluded = [no_fuse(op) for op in graph.ops]
     else:
         names = frozenset(no_fuse)
-        excluded = [op.name in names or op.function in names for op in graph.ops]
+        excluded = [not names.isdisjoint((op.name, op.function, op.origin)) for op in graph.ops]
     if not any(excluded):
         return graph
     return graph.with_ops(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +43,14 @@ class CudaKernel:
         What ``__launch_bounds__`` says; None where it says nothing.
     static_shared_bytes : int
         Statically declared shared memory, in bytes per thread block.
+    uses_dynamic_shared : bool
+        It also asks for shared memory at launch; the source does not say how much.
     """
 
     name: str
     threads: int | None
     static_shared_bytes: int
+    uses_dynamic_shared: bool = False
 
 
 def parse_kernels(source: str) -> list[CudaKernel]:
@@ -57,12 +62,13 @@ def parse_kernels(source: str) -> list[CudaKernel]:
         CUDA C++.
     """
     matches = list(_KERNEL.finditer(source))
-    ends = [match.start() for match in matches[1:]] + [len(source)]
+    ends = [match.start() for match in matches[1:]] + [len(source)] * bool(matches)
     return [
         CudaKernel(
             name=match[2],
             threads=int(match[1]) if match[1] else None,
             static_shared_bytes=_shared_bytes(source[match.end() : end]),
+            uses_dynamic_shared="extern __shared__" in source[match.end() : end],
         )
         for match, end in zip(matches, ends, strict=True)
     ]
@@ -128,15 +134,30 @@ def emit_cuda(func: tirx.PrimFunc, target: tvm.target.Target) -> str:
         return cuda_source(tvm.tirx.build(mod, target))
 
 
+_ONLY_TEXT: ContextVar[bool] = ContextVar("tvm_fusion_only_text", default=False)
+_SWAP = threading.RLock()
+
+
 @contextmanager
 def _device_compiler_off() -> Iterator[None]:
-    """Keep TVM from compiling the source for the device while only its text is wanted."""
-    compiler = tvm.get_global_func(_CUDA_COMPILE, allow_missing=True)
-    if compiler is None:
-        yield
-        return
-    tvm.register_global_func(_CUDA_COMPILE, lambda *_: b"", override=True)
-    try:
-        yield
-    finally:
-        tvm.register_global_func(_CUDA_COMPILE, compiler, override=True)
+    """Keep TVM from compiling the source for the device while only its text is wanted.
+
+    The compiler is a global function of TVM. What stands in for it answers only this thread's
+    request with nothing, passes every other on, and is in place for one request at a time.
+    """
+    with _SWAP:
+        compiler = tvm.get_global_func(_CUDA_COMPILE, allow_missing=True)
+        if compiler is None:
+            yield
+            return
+
+        def stand_in(*args: Any) -> Any:
+            return b"" if _ONLY_TEXT.get() else compiler(*args)
+
+        token = _ONLY_TEXT.set(True)
+        tvm.register_global_func(_CUDA_COMPILE, stand_in, override=True)
+        try:
+            yield
+        finally:
+            tvm.register_global_func(_CUDA_COMPILE, compiler, override=True)
+            _ONLY_TEXT.reset(token)

@@ -15,6 +15,8 @@ from typing import Any
 
 import tvm
 
+from ..limits import Limits
+
 _LOG = logging.getLogger("tvm_fusion.planning")
 
 #: Module attribute that holds the plans.
@@ -50,29 +52,44 @@ class Plan:
     shared_bytes: int = 0
 
 
-def attach_plans(mod: tvm.IRModule, plans: Mapping[str, Plan]) -> tvm.IRModule:
-    """A module like ``mod`` that carries ``plans`` besides those that it carries already."""
-    merged = {**read_plans(mod), **plans}
-    text = json.dumps(
-        {"version": PLAN_VERSION, "plans": {name: asdict(plan) for name, plan in merged.items()}},
-        sort_keys=True,
-    )
-    return mod.with_attr(PLANS_ATTR, text)
+def attach_plans(mod: tvm.IRModule, plans: Mapping[str, Plan], limits: Limits) -> tvm.IRModule:
+    """A module like ``mod`` that carries ``plans`` and the limits that they were made under.
+
+    Plans that it carries already are kept where their function is still there.
+    """
+    names = {gvar.name_hint for gvar in mod.functions}
+    merged = {name: plan for name, plan in read_plans(mod).items() if name in names} | {**plans}
+    data = {
+        "version": PLAN_VERSION,
+        "limits": limits.as_dict(),
+        "plans": {name: asdict(plan) for name, plan in merged.items()},
+    }
+    return mod.with_attr(PLANS_ATTR, json.dumps(data, sort_keys=True))
 
 
 def read_plans(mod: tvm.IRModule) -> dict[str, Plan]:
     """The plans that a module carries; empty where there are none that can be read."""
+    return _read(mod)[0]
+
+
+def read_limits(mod: tvm.IRModule) -> Limits | None:
+    """The limits that the plans of a module were made under; None where they cannot be read."""
+    return _read(mod)[1]
+
+
+def _read(mod: tvm.IRModule) -> tuple[dict[str, Plan], Limits | None]:
     text = (mod.attrs or {}).get(PLANS_ATTR)
     if text is None:
-        return {}
+        return {}, None
     try:
         data = json.loads(str(text))
         if data["version"] != PLAN_VERSION:
             raise ValueError(f"version {data['version']}, not {PLAN_VERSION}")
-        return {str(name): _plan(entry) for name, entry in data["plans"].items()}
+        plans = {str(name): _plan(entry) for name, entry in data["plans"].items()}
+        return plans, Limits(**data["limits"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         _LOG.warning("%s cannot be read (%s): planning anew", PLANS_ATTR, error)
-        return {}
+        return {}, None
 
 
 def _plan(entry: Any) -> Plan:

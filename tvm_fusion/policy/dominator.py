@@ -1,10 +1,11 @@
 """Fusion to post-dominators: all paths from an op meet again inside of its group.
 
 The first two phases are the algorithm of TVM's FuseOps (``relax/transform/fuse_ops.cc`` and
-``graph_partitioner.cc``, after Chen et al., "TVM", OSDI 2018), so that at least what stock fuses
-is fused here. The third joins neighbouring groups of which one is read by the other only: an
-elementwise group behind a contraction across a reshape, or elementwise groups and reductions. A
-join beyond stock is made only where the check says that one kernel comes out.
+``graph_partitioner.cc``, after Chen et al., "TVM", OSDI 2018), so that what stock fuses is proposed
+here; what does not come out as one kernel is cut later. The third joins neighbouring groups of
+which one is read by the other only: an elementwise group behind a contraction across a reshape, or
+elementwise groups and reductions. A join beyond stock is made only where the check says that one
+kernel comes out.
 """
 
 from __future__ import annotations
@@ -137,12 +138,14 @@ class _Run:
             self.refusals[op] = reason
 
     def _order_refusal(self, ops: Sequence[int]) -> Reason | None:
-        """Paths to a post-dominator are convex by themselves, but not across other orders."""
-        if not self.graph.has_order:
+        """Paths to a post-dominator are convex by themselves, but not across other orders.
+
+        Whole groups are not walked here, which would take quadratic time: a group that cannot be
+        put into an order is cut in the end.
+        """
+        if not self.graph.has_order or self.graph.is_convex(ops):
             return None
-        roots = dict.fromkeys(map(self.groups.find, ops))
-        members = [member for root in roots for member in self.groups.members[root]]
-        return None if self.graph.is_convex(members) else Cyclic(self.graph.ops[ops[0]].name)
+        return Cyclic(self.graph.ops[ops[0]].name)
 
     def _path(self, op: int, sink: int) -> list[int] | None:
         """Ops on the paths from ``op`` to its post-dominator, ``sink`` included.

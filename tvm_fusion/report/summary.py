@@ -133,8 +133,8 @@ class _Clock:
 def _check_names(no_fuse: Iterable[str], trace: Trace) -> None:
     """Refuse a name that excludes nothing: most likely it is misspelt."""
     ops = [op for block in trace.blocks for op in block.graph.ops]
-    functions = list(dict.fromkeys(op.function for op in ops))
-    known = {op.name for op in ops}.union(functions)
+    functions = list(dict.fromkeys(op.origin or op.function for op in ops))
+    known = {name for op in ops for name in (op.name, op.function, op.origin)}
     for name in no_fuse:
         if name not in known:
             some = ", ".join(functions[:12]) + (", ..." if len(functions) > 12 else "")

@@ -20,7 +20,8 @@ def accumulates_directly(func: tirx.PrimFunc) -> bool:
     Parameters
     ----------
     func : tirx.PrimFunc
-        A scheduled PrimFunc.
+        Any PrimFunc. What a user wrote may do otherwise and be right; what matters is whether a
+        schedule changed it.
     """
     stores: list[Any] = []
     tvm_ffi.structural_walk(func.body, (tirx.BufferStore, stores.append))

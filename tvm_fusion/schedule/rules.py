@@ -70,7 +70,7 @@ def candidates(
             continue
         made = (space[0] if isinstance(space, list) else space).mod["main"]
         mended = without_bool_vectors(made)
-        if not accumulates_directly(made):
+        if accumulates_directly(func) and not accumulates_directly(made):
             _LOG.info("%s inlined what follows a reduction into it", name)
         elif not as_stock or (mended.same_as(made) and applies(func)):
             yield inspect(mended.with_attr("tirx.is_scheduled", True), name)
@@ -79,8 +79,8 @@ def candidates(
 
 
 def _matmul(func: tirx.PrimFunc, target: tvm.target.Target) -> Any:
-    """Dlight's matmul; float16 without tensor cores, whose rule crashes the process."""
-    if any(str(p.ty.dtype) == "float16" for p in iter_params(func)):
+    """Dlight's matmul, without tensor cores where its rules for them crash the process."""
+    if any(str(p.ty.dtype) in ("float16", "int8") for p in iter_params(func)):
         attrs = {**dict(target.export()), "arch": _NO_TENSOR_CORES}
         attrs.pop("tag", None)
         target = tvm.target.Target(attrs)

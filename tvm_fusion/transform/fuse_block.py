@@ -17,19 +17,19 @@ from ..errors import PolicyError
 from ..limits import Limits
 from ..policy import Decision, Group, Policy, Reason
 from ..policy.reasons import Cyclic, Fused, ScheduleFailed
-from .build import function_var, make_seq
+from .build import Names, make_seq
 from .grouping import GroupFunction, make_group_function
-from .kernels import Attempt, KernelTrial, trial_context
+from .kernels import Attempt, KernelTrial, last_line, trial_context
 from .split import cut
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """A group that will be emitted, and what trying it told (None where nothing was tried)."""
+    """A group that will be emitted, and what trying it told."""
 
     ops: tuple[int, ...]
     function: GroupFunction
-    attempt: Attempt | None
+    attempt: Attempt
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class BlockFuser:
     device : Device
         Figures of the GPU.
     trial : KernelTrial or None
-        How to try a group; None: groups are taken as they are.
+        How to try a group; None: every group that FuseTIR takes is accepted.
     """
 
     def __init__(
@@ -83,8 +83,7 @@ class BlockFuser:
         graph = block.graph
 
         def check(ops: tuple[int, ...]) -> Reason | None:
-            attempt = self._attempt(make_group_function(block, ops)) if self._trial else None
-            return None if attempt is None else attempt.reason
+            return self._attempt(make_group_function(block, ops)).reason
 
         partition = self._policy.partition(graph, self._limits, self._device, check)
         _check_disjoint(block, partition.groups)
@@ -107,7 +106,7 @@ class BlockFuser:
                 continue
             function = make_group_function(block, current)
             attempt = self._attempt(function)
-            if attempt is None or attempt.reason is None:
+            if attempt.reason is None:
                 accepted.append(Accepted(current, function, attempt))
                 continue
             refused.update(dict.fromkeys(current, attempt.reason))
@@ -116,13 +115,18 @@ class BlockFuser:
                 waiting.extend(_without_rim_views(block, p) for p in cut(block.graph, current))
         return accepted
 
-    def _attempt(self, function: GroupFunction) -> Attempt | None:
-        if self._trial is None:
-            return None
+    def _attempt(self, function: GroupFunction) -> Attempt:
         key = tvm_ffi.StructuralKey(function.function)
         if key not in self._tried:
-            self._tried[key] = self._trial.try_group(fused_prim_func(self._mod, function))
+            self._tried[key] = self._try_kernel(function)
         return self._tried[key]
+
+    def _try_kernel(self, function: GroupFunction) -> Attempt:
+        try:
+            func = fused_prim_func(self._mod, function)
+        except Exception as error:  # FuseTIR refuses some combinations of PrimFuncs
+            return Attempt(None, ScheduleFailed(f"FuseTIR: {last_line(error)}"))
+        return self._trial.try_group(func) if self._trial else Attempt(None, None)
 
 
 def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:
@@ -135,7 +139,8 @@ def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:
     group : GroupFunction
         The group.
     """
-    target = function_var("group", group.function)
+    names = Names(mod)
+    target = names.new_var("group", group.function)
     params = [relax.Var(p.name, p.ty) for p in group.function.params]
     call = relax.Call(target, params, ret_ty=group.function.ret_ty)
     result = relax.Var("result", group.function.ret_ty)
@@ -143,9 +148,10 @@ def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:
     caller = relax.Function(params, body, group.function.ret_ty, True)
     functions: dict[Any, Any] = {gvar: mod[gvar] for gvar in group.callees}
     functions[target] = group.function
-    functions[function_var("main", caller)] = caller.with_attr("global_symbol", "main")
+    main = names.new_var("main", caller)
+    functions[main] = caller.with_attr("global_symbol", main.name_hint)
     with trial_context():
-        return relax.transform.FuseTIR()(tvm.IRModule(functions))["group"]
+        return relax.transform.FuseTIR()(tvm.IRModule(functions))[target.name_hint]
 
 
 def _warn_of_failure(function: GroupFunction, reason: Reason) -> None:

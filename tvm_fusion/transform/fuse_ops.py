@@ -87,7 +87,7 @@ class FuseOps:
         """Run the pass; ``mod`` itself is left as it is."""
         started = time.perf_counter()
         _warn_if_not_legalized(mod)
-        mod = _prepare(mod)
+        mod = _prepare(mod, () if callable(self.no_fuse) else self.no_fuse)
         run = _Run(mod, self.policy, self.limits, self.no_fuse)
         result = run.transform()
         trace = current_trace()
@@ -96,7 +96,7 @@ class FuseOps:
         return result
 
 
-def _prepare(mod: tvm.IRModule) -> tvm.IRModule:
+def _prepare(mod: tvm.IRModule, no_fuse: Iterable[str]) -> tvm.IRModule:
     """Bring a module into the form that grouping works on; others' functions stay as they are."""
     left_alone = {
         gvar: func
@@ -108,7 +108,7 @@ def _prepare(mod: tvm.IRModule) -> tvm.IRModule:
         MergeDataflowBlocks(),
         relax.transform.CanonicalizeBindings(),
         InlineScalarConstants(),
-        SplitComposites(),
+        SplitComposites(keep=no_fuse),
         AnnotateOpKind(),
     ]
     made = tvm.transform.Sequential(passes)(mod)
@@ -129,6 +129,7 @@ class _Run:
     ) -> None:
         self.mod = mod
         self.policy = policy
+        self.limits = limits
         self.no_fuse = no_fuse
         target = tvm.target.Target.current(allow_none=True)
         self.device = Device.from_target(target or tvm.target.Target(DEFAULT_TARGET))
@@ -146,7 +147,7 @@ class _Run:
             functions[gvar] = func
         functions.update(self.added)
         result = tvm.IRModule(functions, attrs=self.mod.attrs, global_infos=self.mod.global_infos)
-        return attach_plans(result, self.plans)
+        return attach_plans(result, self.plans, self.limits)
 
     def _function(self, name: str, func: relax.Function) -> relax.Function:
         body = self._body(name, func.body)
@@ -260,7 +261,7 @@ def _plan(block: BlockGraph, group: Accepted) -> Plan:
     ops = [block.graph.ops[op] for op in group.ops]
     functions = tuple(op.function for op in ops)
     kinds = tuple(op.kind.value for op in ops)
-    if group.attempt is None or group.attempt.kernel is None:
+    if group.attempt.kernel is None:
         return Plan(functions, kinds)
     kernel = group.attempt.kernel
     return Plan(functions, kinds, kernel.rule, kernel.threads, group.attempt.shared_bytes)

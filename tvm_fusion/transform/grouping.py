@@ -115,6 +115,8 @@ class _GroupFunctionMaker:
     def _argument(self, arg: Any) -> Any:
         if arg in self.inner:
             return self.inner[arg]
+        if not isinstance(arg.ty, relax.TensorType):
+            return arg  # a scalar expression: its shape variables are the function's own
         if arg not in self.param_of:
             name = arg.name if isinstance(arg, relax.Var) else f"constant_{len(self.params)}"
             self.param_of[arg] = relax.Var(name, arg.ty)

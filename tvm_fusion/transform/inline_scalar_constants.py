@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
 
+from ..analysis.blocks import vars_of
+from ..analysis.primfunc import ORIGIN_ATTR
+from ..analysis.relax_graph import GROUP_ATTR
 from .build import make_call_tir
-from .rewrite_calls import rewrite_calls
+from .rewrite_calls import Add, rewrite_calls
 
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.InlineScalarConstants")
@@ -35,7 +37,8 @@ class InlineScalarConstants:
         """Run the pass; ``mod`` itself is left as it is."""
         known: dict[Any, Any] = {}
 
-        def rule(call: relax.Call, add: Callable[[tirx.PrimFunc, str], Any]) -> Any:
+        def rule(binding: relax.VarBinding, add: Add) -> Any:
+            call = binding.value
             if len(call.args) > 2 or not isinstance(call.args[1], relax.Tuple):
                 return None
             args = list(call.args[1].fields)
@@ -45,7 +48,16 @@ class InlineScalarConstants:
                 return None
             key = (call.args[0], tuple(sorted((i, str(v)) for i, v in scalars.items())))
             if key not in known:
-                known[key] = add(_specialise(func, scalars), call.args[0].name_hint)
+                made = _specialise(func, scalars)
+                known[key] = (
+                    None
+                    if made is None
+                    else add(
+                        made.with_attr(ORIGIN_ATTR, call.args[0].name_hint), call.args[0].name_hint
+                    )
+                )
+            if known[key] is None:
+                return None
             kept = [arg for i, arg in enumerate(args) if i not in scalars]
             return [], make_call_tir(known[key], kept, call.ty_args[0])
 
@@ -66,11 +78,19 @@ def _scalar(constant: Any) -> Any:
 
 
 def _can_specialise(func: Any) -> bool:
-    return isinstance(func, tirx.PrimFunc) and not (func.attrs or {}).get("tirx.is_scheduled")
+    attrs = func.attrs or {}
+    return (
+        isinstance(func, tirx.PrimFunc)
+        and GROUP_ATTR not in attrs
+        and not attrs.get("tirx.is_scheduled")
+    )
 
 
-def _specialise(func: tirx.PrimFunc, scalars: dict[int, Any]) -> tirx.PrimFunc:
-    """``func`` without the scalar parameters, their loads replaced by immediates."""
+def _specialise(func: tirx.PrimFunc, scalars: dict[int, Any]) -> tirx.PrimFunc | None:
+    """``func`` without the scalar parameters, their loads replaced by immediates.
+
+    None where a parameter is used otherwise than by a load, as by its address.
+    """
     value_of = {func.params[i]: value for i, value in scalars.items()}
 
     def load(node: Any) -> Any:
@@ -90,5 +110,7 @@ def _specialise(func: tirx.PrimFunc, scalars: dict[int, Any]) -> tirx.PrimFunc:
         )
 
     body = tvm_ffi.structural_map(func.body, ((tvm.ir.TensorLoad, load), (s_tir.SBlock, block)))
+    if any(var in value_of for var in vars_of(body)):
+        return None
     params = [param for i, param in enumerate(func.params) if i not in scalars]
     return tirx.PrimFunc(params, body, func.ret_type, func.attrs)

@@ -48,6 +48,11 @@ def trial_context() -> tvm.transform.PassContext:
     return tvm.transform.PassContext(opt_level=current.opt_level, config=config)
 
 
+def _lowering_options() -> tuple[tuple[str, str], ...]:
+    config = tvm.transform.PassContext.current().config
+    return tuple(sorted((str(k), str(v)) for k, v in config.items() if "testing." not in k))
+
+
 class KernelTrial:
     """Schedules PrimFuncs under one target and remembers what came out.
 
@@ -81,7 +86,7 @@ class KernelTrial:
 
     def _try(self, func: tirx.PrimFunc, single: bool) -> Attempt:
         bare = func.without_attr("global_symbol") if "global_symbol" in (func.attrs or {}) else func
-        limits = (self._budget(), self.limits.max_kernel_args)
+        limits = (self._budget(), self.limits.max_kernel_args, _lowering_options())
         key = (tvm_ffi.StructuralKey(bare), str(self.target), limits, single, self.as_stock)
         if key in self._cache:
             self._cache.move_to_end(key)
@@ -121,15 +126,18 @@ class KernelTrial:
         try:
             made = parse_kernels(emit_cuda(kernel.func, self.target))
         except Exception as error:  # whatever TVM's lowering raises: another rule may do
-            return ScheduleFailed(_first_line(error)), 0
+            return ScheduleFailed(last_line(error)), 0
         if single and len(made) != 1:
             return SeveralKernels(len(made), kernel.rule), 0
+        if single and made[0].uses_dynamic_shared:
+            return ScheduleFailed("it asks for dynamic shared memory, which is not counted"), 0
         shared = max((k.static_shared_bytes for k in made), default=0)
         if shared > self._budget():
             return OverLimit("bytes of shared memory", shared, self._budget()), shared
         return None, shared
 
 
-def _first_line(error: BaseException) -> str:
+def last_line(error: BaseException) -> str:
+    """What an error of TVM says in the end; the stack comes before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

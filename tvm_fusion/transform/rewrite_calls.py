@@ -11,9 +11,11 @@ from tvm import relax, tirx
 from ..analysis.bindings import is_call_tir, owned_by_others
 from .build import Names, drop_unreferenced, make_seq
 
-#: (call, add a PrimFunc under a name) -> None to keep the call, or the bindings in front of it
-#: and the new value. Bindings in front are (name, value) pairs whose variables the rule makes.
-Rule = Callable[[relax.Call, Callable[[tirx.PrimFunc, str], Any]], "tuple[list[Any], Any] | None"]
+#: Adds a PrimFunc to the module under a name, or one like it, and returns its global variable.
+Add = Callable[[tirx.PrimFunc, str], Any]
+
+#: (binding, add) -> None to keep the binding, or bindings to put in front of it and its new value.
+Rule = Callable[[relax.VarBinding, Add], "tuple[list[Any], Any] | None"]
 
 
 def rewrite_calls(mod: tvm.IRModule, rule: Rule) -> tvm.IRModule:
@@ -77,7 +79,7 @@ class _Rewriter:
             return [relax.VarBinding(binding.var, relax.BlockBuilder().normalize(made))]
         if not is_call_tir(value) or not isinstance(block, relax.DataflowBlock):
             return [binding]
-        result = self.rule(value, self._add)
+        result = self.rule(binding, self._add)
         if result is None:
             return [binding]
         self.replaced.add(value.args[0].name_hint)

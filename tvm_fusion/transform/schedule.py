@@ -10,7 +10,7 @@ from tvm import tirx
 
 from ..analysis.relax_graph import GROUP_ATTR
 from ..limits import Limits
-from ..planning import Plan, read_plans
+from ..planning import Plan, read_limits, read_plans
 from ..trace import Trace, current_trace
 from .kernels import KernelTrial
 
@@ -19,15 +19,14 @@ from .kernels import KernelTrial
 class Schedule:
     """Schedule every unscheduled PrimFunc for the current CUDA target, and mark what is finished.
 
-    Groups (functions that ``tvm_fusion.plans`` knows) carry the attributes ``tvm_fusion.group``
-    and ``op_pattern = 8`` afterwards, so that a later pipeline neither merges them again nor drops
-    their schedule. Under another target, or under none, nothing is scheduled; groups are marked all
-    the same.
+    What is finished carries the attributes ``tvm_fusion.group`` and ``op_pattern = 8`` afterwards,
+    so that a later pipeline neither merges it again nor drops its schedule. Under another target
+    than CUDA, or under none, nothing is scheduled; groups are marked all the same.
 
     Parameters
     ----------
     limits : Limits, optional
-        Budgets of a kernel.
+        Budgets of a kernel; those that FuseOps had, where nothing is given.
 
     Examples
     --------
@@ -46,13 +45,14 @@ class Schedule:
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Run the pass; ``mod`` itself is left as it is."""
         started = time.perf_counter()
         target = tvm.target.Target.current(allow_none=True)
-        scheduler = _Scheduler(read_plans(mod), self.limits, target)
+        limits = self.limits or read_limits(mod) or Limits()
+        scheduler = _Scheduler(read_plans(mod), limits, target)
         functions = {}
         for gvar, func in mod.functions.items():
             if isinstance(func, tirx.PrimFunc):
@@ -75,26 +75,25 @@ class _Scheduler:
 
     def function(self, name: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
         attrs = func.attrs or {}
-        if GROUP_ATTR in attrs or attrs.get("tirx.is_scheduled"):
+        if attrs.get("tirx.is_scheduled") or _is_for_another_device(func):
             return func
-        is_group = name in self.plans
+        is_group = name in self.plans or GROUP_ATTR in attrs
         made = self._schedule(name, func, is_group) if self.trial is not None else func
-        if is_group:
-            made = made.with_attr(GROUP_ATTR, name)
         if is_group or made is not func:
-            made = made.with_attr("op_pattern", 8)
+            made = made.with_attr(GROUP_ATTR, name).with_attr("op_pattern", 8)
         return made
 
     def _schedule(self, name: str, func: tirx.PrimFunc, is_group: bool) -> tirx.PrimFunc:
         assert self.trial is not None
-        attempt = self.trial.try_group(func) if is_group else self.trial.try_op(func)
-        if attempt.kernel is None and is_group:
-            self._note(
-                f"group {name} is not one kernel: {attempt.reason and attempt.reason.message}"
-            )
+        attempt = self.trial.try_group(func)
+        if attempt.kernel is None:
+            if is_group:
+                why = attempt.reason.message if attempt.reason else "no schedule"
+                self._note(f"group {name} is not one kernel: {why}", warn=True)
             attempt = self.trial.try_op(func)
         if attempt.kernel is None:
-            self._note(f"{name} is left unscheduled: {attempt.reason and attempt.reason.message}")
+            why = attempt.reason.message if attempt.reason else "no schedule"
+            self._note(f"{name} is left unscheduled and would run on the host: {why}", warn=True)
             return func
         if attempt.kernel.kernels > 1:
             self._note(f"{name} takes {attempt.kernel.kernels} kernels ({attempt.kernel.rule})")
@@ -106,8 +105,14 @@ class _Scheduler:
                 scheduled = scheduled.with_attr(key, value)
         return scheduled
 
-    def _note(self, text: str) -> None:
+    def _note(self, text: str, warn: bool = False) -> None:
         if self.trace is not None:
             self.trace.notes.append(text)
-        if "left unscheduled" in text or "not one kernel" in text:
+        if warn:
             warnings.warn(text, stacklevel=2)
+
+
+def _is_for_another_device(func: tirx.PrimFunc) -> bool:
+    """Whether a PrimFunc names a target of its own that is not CUDA, as on a virtual device."""
+    own = (func.attrs or {}).get("target")
+    return own is not None and own.kind.name != "cuda"

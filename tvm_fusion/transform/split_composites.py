@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import tvm
@@ -11,9 +11,9 @@ from tvm import relax, s_tir, tirx
 
 from ..analysis import OpKind, describe
 from ..analysis.blocks import iter_params, loads_of, root_nests
-from ..analysis.primfunc import OP_KIND_ATTR
+from ..analysis.primfunc import OP_KIND_ATTR, ORIGIN_ATTR
 from .build import make_call_tir
-from .rewrite_calls import rewrite_calls
+from .rewrite_calls import Add, rewrite_calls
 
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.SplitComposites")
@@ -23,6 +23,11 @@ class SplitComposites:
     The intermediate buffers become tensors of the Relax function, and the blocks ops of their own
     kinds that the policy can group. A function that needs a shape variable which its own arguments
     do not tell is left whole.
+
+    Parameters
+    ----------
+    keep : iterable of str
+        PrimFuncs, or variables that calls are bound to, that are left whole.
 
     Examples
     --------
@@ -37,16 +42,24 @@ class SplitComposites:
         lv = R.call_tir(cls.attention_T_transpose_4, (...,), out_ty=...)
     """
 
+    def __init__(self, keep: Iterable[str] = ()) -> None:
+        self.keep = frozenset(keep)
+
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Run the pass; ``mod`` itself is left as it is."""
         pieces_of: dict[Any, list[_Piece] | None] = {}
 
-        def rule(call: relax.Call, add: Callable[[tirx.PrimFunc, str], Any]) -> Any:
+        def rule(binding: relax.VarBinding, add: Add) -> Any:
+            call = binding.value
             gvar = call.args[0]
+            if not self.keep.isdisjoint((gvar.name_hint, binding.var.name)):
+                return None
             func = mod.functions.get(gvar)
             if len(call.args) > 2 or not isinstance(func, tirx.PrimFunc):
                 return None
             if isinstance(call.ty_args[0], relax.TupleType) or not _is_composite(func):
+                return None
+            if call.ty_args[0].vdevice is not None or "target" in (func.attrs or {}):
                 return None
             if gvar not in pieces_of:
                 pieces_of[gvar] = _split(func, gvar.name_hint, add)
@@ -73,17 +86,23 @@ def _is_composite(func: tirx.PrimFunc) -> bool:
     return describe(func).kind is OpKind.COMPOSITE
 
 
-def _split(
-    func: tirx.PrimFunc, name: str, add: Callable[[tirx.PrimFunc, str], Any]
-) -> list[_Piece] | None:
+def _split(func: tirx.PrimFunc, name: str, add: Add) -> list[_Piece] | None:
     made = []
     for nest in root_nests(func):
         piece = _piece_func(func, nest)
         if piece is None:
             return None
         made.append(piece)
+    written = [write for _, _, write, _ in made]
+    if len(set(written)) != len(written) or written[-1] not in set(iter_params(func)):
+        return None  # some buffer is written piece by piece: the pieces are not independent
     return [
-        _Piece(add(prim, f"{name}_{block_name}"), reads, write, f"{name}_{block_name}")
+        _Piece(
+            add(prim.with_attr(ORIGIN_ATTR, name), f"{name}_{block_name}"),
+            reads,
+            write,
+            f"{name}_{block_name}",
+        )
         for prim, reads, write, block_name in made
     ]
 
@@ -97,6 +116,8 @@ def _piece_func(func: tirx.PrimFunc, nest: Any) -> tuple[tirx.PrimFunc, list[Any
     written = list(dict.fromkeys(store.buffer for store in stores))
     if len(blocks) != 1 or len(written) != 1:
         return None
+    if blocks[0].init is None and any(load.source in written for load in loads_of(nest)):
+        return None  # it updates what is there already
     reads = list(
         dict.fromkeys(load.source for load in loads_of(nest) if load.source not in written)
     )
