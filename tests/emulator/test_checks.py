@@ -65,7 +65,8 @@ MUTATIONS = {
     "write behind shared memory": ("tile[t] =", "(tile + 1)[t] =", "out of bounds: 4-byte write"),
     "array index": ("tile[63 - t]", "tile[64 - t]", "out of bounds: index 64"),
     "misaligned vector": (
-        "x[i];", "((float2*)(x + 1))[t].x;", "misaligned: .* a multiple of 8",
+        "x[i];", "x[i]; float2 v = *(float2*)(x + 1); tile[t] += v.x + v.y;",
+        "misaligned: 8-byte read at an address that is no multiple of 8",
     ),
     "uninitialised": ("tile[t] =", "if (t) tile[t] =", "uninitialised: a read of shared"),
     "overlapping blocks": ("y[i] = tile", "y[i / 2] = tile", "data race on global memory"),

@@ -20,15 +20,15 @@ RUNTIME = Path(__file__).parent / "runtime"
 
 _LANGUAGE = [
     "-std=gnu++17", "-fPIC", "-w", "-g1", "-ffp-contract=off", "-fno-strict-aliasing",
-    "-fno-threadsafe-statics", "-fno-exceptions",
+    "-fno-threadsafe-statics", "-fno-exceptions", "-fno-semantic-interposition",
 ]  # fmt: skip
 _PLAIN = [*_LANGUAGE, "-O1"]
-# Of -fsanitize=thread only the call at each memory access is used; runtime/sanitizer.cpp has the
-# functions, and g++'s own libraries are not linked. Loads of structures such as float4 stay whole
-# without -ftree-sra.
+# Of -fsanitize=thread only the call at each memory access is used, which also checks alignment:
+# runtime/sanitizer.cpp has the functions, and g++'s own libraries are not linked. Loads of
+# structures such as float4 stay whole without -ftree-sra.
 _INSTRUMENTED = [
     *_LANGUAGE, "-O1", "-fno-tree-sra", "-fsanitize=thread",
-    "-fsanitize=bounds,alignment,signed-integer-overflow,shift,integer-divide-by-zero",
+    "-fsanitize=bounds,signed-integer-overflow,shift,integer-divide-by-zero",
     "-fno-sanitize-recover=all",
 ]  # fmt: skip
 

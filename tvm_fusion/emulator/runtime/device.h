@@ -12,8 +12,23 @@
 
 #include <vector_types.h>
 #include <vector_functions.h>
+
+// g++ instruments assignments, but not structures that are arguments or results of a call, as a
+// half is in `__hsub(*a, *b)`. So all that takes a half is inlined: NVIDIA's functions, which are
+// `static __attribute__((unused))` on a CPU, by the name of that attribute, and the functions of
+// the source by __device__ below. Not so the conversions, which are long; kernels call them
+// through the wrappers below.
+struct __half;
+struct __nv_bfloat16;
+static float __half2float(const __half) __attribute__((noinline));
+static __half __float2half(const float) __attribute__((noinline));
+static __half __float2half_rn(const float) __attribute__((noinline));
+static __nv_bfloat16 __float2bfloat16(const float) __attribute__((noinline));
+static __nv_bfloat16 __float2bfloat16_rn(const float) __attribute__((noinline));
+#define unused always_inline
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
+#undef unused
 #include <cuda_fp8.h>
 
 #include "abi.h"
@@ -27,7 +42,7 @@
 #undef __forceinline__
 #undef __grid_constant__
 #define __global__
-#define __device__
+#define __device__ __attribute__((always_inline))
 #define __host__
 #define __constant__ static
 #define __grid_constant__
@@ -133,7 +148,23 @@ constexpr const char* signature(void (*)(A...)) {
   char* const NAME##__shared[2] = {__start_##SECTION, __stop_##SECTION};                           \
   }
 
+#define EMULATOR_CONVERSION(TO, NAME, FROM)                                                        \
+  namespace emulator {                                                                             \
+  EMULATOR_INLINE TO NAME(FROM value) { return ::NAME(value); }                                    \
+  }
+EMULATOR_CONVERSION(float, __half2float, __half)
+EMULATOR_CONVERSION(__half, __float2half, float)
+EMULATOR_CONVERSION(__half, __float2half_rn, float)
+EMULATOR_CONVERSION(__nv_bfloat16, __float2bfloat16, float)
+EMULATOR_CONVERSION(__nv_bfloat16, __float2bfloat16_rn, float)
+
 #include "warp.h"
 #include "atomics.h"
 #include "arithmetic.h"
 #include "ptx.h"
+
+#define __half2float emulator::__half2float
+#define __float2half emulator::__float2half
+#define __float2half_rn emulator::__float2half_rn
+#define __float2bfloat16 emulator::__float2bfloat16
+#define __float2bfloat16_rn emulator::__float2bfloat16_rn

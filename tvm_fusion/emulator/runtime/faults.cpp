@@ -30,7 +30,12 @@ static void continue_in_stop(ucontext_t* context) {
   registers[REG_RIP] = reinterpret_cast<greg_t>(stop_fiber);
 }
 
-static std::string name_fault(int signal, const char* address) {
+static std::string name_fault(int signal, const siginfo_t* info) {
+  const char* address = static_cast<const char*>(info->si_addr);
+  if (signal == SIGSEGV && info->si_code == SI_KERNEL) {  // without the address
+    return "misaligned: a vector access at an address that is no multiple of its size, or at one "
+           "that no memory has";
+  }
   if (signal == SIGFPE) return "arithmetic fault: an integer division by zero";
   if (signal == SIGILL) return "an instruction that stands for code never to be reached";
   if (worker->in_stack_guard(address)) return "a thread needs more than 252 KiB of local memory";
@@ -60,7 +65,7 @@ static void on_fault(int signal, siginfo_t* info, void* context_pointer) {
   void* pc = reinterpret_cast<void*>(context->uc_mcontext.gregs[REG_RIP]);
   // source_line() looks up where a call returns to, one byte behind the call.
   worker->fail(0, static_cast<char*>(pc) + 1,
-               name_fault(signal, static_cast<const char*>(info->si_addr)));
+               name_fault(signal, info));
   // A stack overflow has no stack left to stop on.
   if (worker->in_stack_guard(static_cast<const char*>(info->si_addr))) {
     context->uc_mcontext.gregs[REG_RSP] += 64 << 10;

@@ -75,14 +75,4 @@ void __ubsan_handle_shift_out_of_bounds_abort(Place* place, uintptr_t, uintptr_t
 void __ubsan_handle_out_of_bounds_abort(Place* place, uintptr_t index) {
   undefined(*place, text("out of bounds: index %ld of an array in the kernel", long(index)));
 }
-struct TypeMismatch {
-  Place place;
-  const void* type;
-  unsigned char log_alignment, check_kind;
-};
-void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* data, uintptr_t address) {
-  if (!address) undefined(data->place, "an access through a null pointer");
-  undefined(data->place, text("misaligned: an access that needs an address that is a multiple of %u",
-                              1u << data->log_alignment));
-}
 }
