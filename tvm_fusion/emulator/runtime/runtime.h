@@ -208,6 +208,7 @@ class Worker {
   bool release_warp(unsigned warp);
   bool release_active_masks(unsigned warp);
   bool exchange_is_wrong(const Fiber& fiber);
+  void exchange(const Fiber& leader, unsigned group);
   bool release_barrier();
   void report_deadlock();
   void report_expiry();
@@ -217,6 +218,7 @@ class Worker {
   size_t stacks_size_ = 0;
   void* scheduler_stack_ = nullptr;
   std::vector<unsigned> warp_order_, lane_order_;
+  std::vector<char> exchanged_;
   std::mt19937 random_;
 };
 extern thread_local Worker* worker;  // of this operating-system thread; null outside of a launch

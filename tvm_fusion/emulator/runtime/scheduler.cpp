@@ -116,7 +116,8 @@ void Worker::start_fibers() {
     fiber.copies.clear();
     fiber.copy_group = 0;
     // A stack as emulator_switch() leaves it: six registers, then where to return to.
-    void** top = reinterpret_cast<void**>(stacks_ + (i + 1) * kStack) - 2;
+    // Not all at the same distance, or they would compete for the same lines of the cache.
+    void** top = reinterpret_cast<void**>(stacks_ + (i + 1) * kStack - i % 128 * 320) - 2;
     top[0] = reinterpret_cast<void*>(run_fiber);
     top[1] = nullptr;
     fiber.stack_pointer = top - 6;
@@ -173,44 +174,53 @@ bool Worker::run_warp(unsigned warp) {
 // Lets go on those lanes whose warp primitive is complete; true if there were any.
 bool Worker::release_warp(unsigned warp) {
   const unsigned first = warp * 32, count = std::min(threads - first, 32u);
+  const unsigned existing = count == 32 ? ~0u : (1u << count) - 1;
+  unsigned waiting = 0;
+  for (unsigned l = 0; l < count; ++l) {
+    waiting |= unsigned(fibers[first + l].state == State::kExchange) << l;
+  }
   bool any = false;
-  for (unsigned i = 0; i < count; ++i) {
-    Fiber& fiber = fibers[first + i];
-    if (fiber.state != State::kExchange) continue;
-    if (exchange_is_wrong(fiber)) return false;
-    bool complete = true;
-    for (unsigned l = 0; l < count && complete; ++l) {
-      const Fiber& other = fibers[first + l];
-      if ((fiber.mask >> l) & 1) {
-        complete = other.state == State::kExchange && other.mask == fiber.mask;
-      }
-    }
-    if (!complete) continue;
+  while (waiting) {  // one group of lanes with the same mask after the other
+    const Fiber& leader = fibers[first + unsigned(__builtin_ctz(waiting))];
+    unsigned group = 0;
     for (unsigned l = 0; l < count; ++l) {
-      if (!((fiber.mask >> l) & 1)) continue;
-      Fiber& to = fibers[first + l];
-      if (to.bytes != fiber.bytes || strcmp(to.waits_for, fiber.waits_for) != 0) {
-        emulator_thread = &to;
-        return fail(to.line, nullptr,
-                    text("lanes of one warp meet in different primitives: %s, and %s in line %d",
-                         to.waits_for, fiber.waits_for, fiber.line)),
-               false;
-      }
-      for (unsigned k = 0; k < count; ++k) {
-        if (((fiber.mask >> k) & 1) && to.bytes) {
-          memcpy(static_cast<char*>(to.all) + k * to.bytes, fibers[first + k].mine, to.bytes);
-        }
-      }
+      group |= unsigned((waiting >> l) & 1 && fibers[first + l].mask == leader.mask) << l;
     }
-    // A __syncwarp() orders memory among the lanes; a shuffle or vote does not.
-    if (!fiber.bytes) ++warp_epochs[warp];
-    const unsigned mask = fiber.mask;
-    for (unsigned l = 0; l < count; ++l) {
-      if ((mask >> l) & 1) fibers[first + l].state = State::kReady;
-    }
+    waiting &= ~group;
+    const unsigned wanted = leader.mask & existing;
+    if ((group != wanted || wanted != leader.mask) && exchange_is_wrong(leader)) return false;
+    if (group != wanted) continue;
+    exchange(leader, group);
+    if (failed) return false;
     any = true;
   }
   return any || release_active_masks(warp);
+}
+
+// Hands the values of all lanes of a group to each of them.
+void Worker::exchange(const Fiber& leader, unsigned group) {
+  const unsigned first = leader.warp * 32, bytes = leader.bytes;
+  const char* const name = leader.waits_for;
+  const int line = leader.line;
+  exchanged_.resize(32 * bytes);
+  memset(exchanged_.data(), 0xFF, exchanged_.size());  // for lanes that do not take part
+  for (unsigned rest = group; rest; rest &= rest - 1) {
+    Fiber& fiber = fibers[first + unsigned(__builtin_ctz(rest))];
+    if (fiber.bytes != bytes || (fiber.waits_for != name && strcmp(fiber.waits_for, name) != 0)) {
+      emulator_thread = &fiber;
+      return fail(fiber.line, nullptr,
+                  text("lanes of one warp meet in different primitives: %s, and %s in line %d",
+                       fiber.waits_for, name, line));
+    }
+    if (bytes) memcpy(exchanged_.data() + fiber.lane * bytes, fiber.mine, bytes);
+  }
+  for (unsigned rest = group; rest; rest &= rest - 1) {
+    Fiber& fiber = fibers[first + unsigned(__builtin_ctz(rest))];
+    if (bytes) memcpy(fiber.all, exchanged_.data(), exchanged_.size());
+    fiber.state = State::kReady;
+  }
+  // A __syncwarp() orders memory among the lanes; a shuffle or vote does not.
+  if (!bytes) ++warp_epochs[leader.warp];
 }
 
 bool Worker::exchange_is_wrong(const Fiber& fiber) {
@@ -360,7 +370,6 @@ void emulator_exchange(int line, const char* name, unsigned mask, const void* mi
                                                name, fiber->lane, mask));
     worker->stop();
   }
-  if (bytes) memset(all, 0xFF, 32 * bytes);  // for lanes that do not take part
   fiber->mask = mask;
   fiber->mine = mine;
   fiber->all = all;
