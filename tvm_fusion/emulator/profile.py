@@ -137,23 +137,24 @@ class Profile:
         raise KeyError(name)
 
     def table(self) -> Table:
-        """A table for a terminal: one row for each kernel, line and kind of memory."""
+        """A table for a terminal: of each kernel its lines, then its pointer arguments."""
         from rich import box
         from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD)
-        table.add_column("kernel")
-        for name in ("line", "memory", "loaded B", "stored B", "requests", "sectors", "least"):
-            table.add_column(name, justify="left" if name == "memory" else "right")
+        table.add_column("kernel, line or argument", overflow="fold")
+        for name in ("loaded B", "stored B", "requests", "sectors", "least"):
+            table.add_column(name, justify="right", no_wrap=True)
         for kernel in self.kernels:
-            table.add_row(kernel.name, "", f"{kernel.blocks} blocks, {kernel.barriers} barriers")
+            table.add_row(f"{kernel.name}: {kernel.blocks} blocks, {kernel.barriers} barriers")
             for line in kernel.lines:
-                counts = (line.bytes_loaded, line.bytes_stored, line.requests, line.transactions)
-                least = line.least_transactions
-                table.add_row("", str(line.line), line.space, *map(str, counts), str(least))
+                counts = (line.requests, line.transactions, line.least_transactions)
+                size = (line.bytes_loaded, line.bytes_stored)
+                table.add_row(f"  line {line.line}, {line.space}", *map(str, (*size, *counts)))
             for argument in kernel.arguments:
                 times = f"{argument.loads_per_element:.2f} loads per element"
-                table.add_row("", "", f"{argument.name}: {times}", str(argument.bytes_loaded))
+                what = f"  {argument.name}" + (f": {times}" if argument.bytes_loaded else "")
+                table.add_row(what, str(argument.bytes_loaded), str(argument.bytes_stored))
         return table
 
 

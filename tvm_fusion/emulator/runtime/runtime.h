@@ -3,7 +3,8 @@
 //   driver.cpp     the CUDA driver and runtime functions that TVM calls
 //   modules.cpp    CUDA source -> compiled code, by a call back into Python
 //   launch.cpp     one launch: limits, argument checks, its blocks one by one or on several cores
-//   scheduler.cpp  one block: its threads as fibers, barriers, shuffles, who waits for whom
+//   scheduler.cpp  one block: its threads as fibers, who waits for whom, who may go on
+//   calls.cpp      what kernels call: barriers, shuffles, votes
 //   copies.cpp     cp.async
 //   memory.cpp     device buffers and shared memory, with guards around them
 //   checks.cpp     what happens at each instrumented access: bounds, alignment, initialisation
