@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tvm_fusion import emulator
-from tvm_fusion.emulator import EmulatorError
+from tvm_fusion.emulator import EmulatorError, compile
 
 RUN = """
 from tvm_fusion import emulator
@@ -70,6 +70,36 @@ print("__global__" in cuda_source(tvm.compile(small("ln_gelu_res"), target, rela
     output = finish(start(code, PATH=str(tmp_path), CXX="", TVM_FUSION_CACHE=str(tmp_path)))
     assert "install package g++ (Debian, Ubuntu: apt-get install g++" in output
     assert output.split()[-1] == "True"
+
+
+def test_a_process_with_a_real_driver_is_refused(tmp_path):
+    library = tmp_path / "libcuda.so.1"
+    (tmp_path / "empty.c").write_text("")
+    command = [compile.compiler(), "-shared", "-o", str(library), str(tmp_path / "empty.c")]
+    subprocess.run(command, check=True)
+    code = f"""
+import ctypes
+from tvm_fusion import emulator
+ctypes.CDLL({str(library)!r})
+try:
+    emulator.install()
+except emulator.EmulatorError as error:
+    print(error)
+"""
+    assert "has loaded a real CUDA driver: call tvm_fusion.emulator.install()" in finish(
+        start(code)
+    )
+
+
+def test_other_machines_and_missing_headers_are_named(monkeypatch):
+    monkeypatch.setattr(compile.platform, "machine", lambda: "aarch64")
+    with pytest.raises(EmulatorError, match="Linux on x86-64, not on linux on aarch64"):
+        compile.check_platform()
+    monkeypatch.setattr(compile, "find_spec", lambda _name: None)
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    with pytest.raises(EmulatorError, match=r"pip install 'tvm-fusion\[emulator\]'"):
+        compile._include_flags.__wrapped__()
 
 
 def test_importing_it_does_not_import_tvm():
