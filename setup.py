@@ -16,6 +16,12 @@ EXTRAS = {
         "nvidia-cuda-runtime==13.0.*",
         "nvidia-cuda-cccl==13.0.*",
     ],
+    # Headers only: the emulator needs no compiler of NVIDIA's, but g++.
+    "emulator": [
+        "nvidia-cuda-runtime==13.0.*",
+        "nvidia-cuda-crt==13.0.*",
+        "nvidia-cuda-cccl==13.0.*",
+    ],
     "onnx": ["onnx>=1.17", "onnxsim>=0.4.36"],
     "notebooks": ["jupytext>=1.16", "nbclient>=0.10", "ipykernel>=6.29", "nbformat>=5.10"],
 }
@@ -27,6 +33,7 @@ EXTRAS["test"] = [
     "ruff>=0.9",
     "mypy>=1.14",
     *EXTRAS["cuda"],
+    *EXTRAS["emulator"],
     *EXTRAS["onnx"],
     *EXTRAS["notebooks"],
 ]
@@ -41,7 +48,7 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["tvm_fusion", "tvm_fusion.*"]),
-    package_data={"tvm_fusion": ["py.typed"]},
+    package_data={"tvm_fusion": ["py.typed", "emulator/runtime/*.cpp", "emulator/runtime/*.h"]},
     install_requires=[
         "apache-tvm>=0.27,<0.28",
         "apache-tvm-ffi>=0.1.15,<0.2",

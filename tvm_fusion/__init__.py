@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import analysis, codegen, policy, transform, workloads
+    from . import analysis, codegen, emulator, policy, transform, workloads
     from .analysis import ClassicKind, DataflowGraph, Op, OpKind
     from .errors import (
+        EmulatorError,
         GraphError,
         LimitsError,
         ModelError,
@@ -35,6 +36,7 @@ _HOME = {
     "ClassicKind": "analysis",
     "DataflowGraph": "analysis",
     "Decision": "policy",
+    "EmulatorError": "errors",
     "GraphError": "errors",
     "Group": "policy",
     "Limits": "limits",
@@ -54,12 +56,13 @@ _HOME = {
     "record": "trace",
     "register_policy": "policy",
 }
-_MODULES = ("analysis", "codegen", "policy", "transform", "workloads")
+_MODULES = ("analysis", "codegen", "emulator", "policy", "transform", "workloads")
 
 __all__ = [
     "ClassicKind",
     "DataflowGraph",
     "Decision",
+    "EmulatorError",
     "GraphError",
     "Group",
     "Limits",
@@ -78,6 +81,7 @@ __all__ = [
     "Trace",
     "analysis",
     "codegen",
+    "emulator",
     "policy",
     "record",
     "register_policy",

@@ -43,3 +43,8 @@ class TargetError(TVMFusionError, ValueError):
 @_registered
 class ModelError(TVMFusionError):
     """A model cannot be imported or compiled."""
+
+
+@_registered
+class EmulatorError(TVMFusionError):
+    """The emulator cannot run, or found an error in a kernel; the message says where."""

@@ -1,7 +1,7 @@
 """The command line ``tvm-fusion``: what each command is called with, and how it ends.
 
-Exit status 0; 1 where the model cannot be imported or compiled, or the demo finds a difference
-(one line on stderr says why); 2 for wrong usage. TVM is imported only by what needs it.
+Exit status 0; 1 where the model cannot be imported or compiled, or demo or verify finds a
+difference (one line says why); 2 for wrong usage. TVM is imported only by what needs it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 
 from .. import __version__
-from ..errors import TVMFusionError
+from ..errors import EmulatorError, TVMFusionError
 from . import options
 
 
@@ -45,6 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .demo import demo
 
             return demo(settings)
+        if args.command == "verify":
+            from .verify import verify
+
+            return verify(args.model, settings)
         from .compile import compile_model
 
         return compile_model(args.model, settings)
@@ -66,14 +70,23 @@ def _parser() -> argparse.ArgumentParser:
         help="fuse and compile a model, and show its groups",
         description="Fuse a model, compile it to CUDA, and show groups, kernels and bytes.",
     )
-    compiling.add_argument(
-        "model",
-        metavar="MODEL",
-        help="an ONNX file, file.py:NAME of an IRModule, or the name of a built-in workload",
-    )
+    options.add_model(compiling)
     options.add_options(compiling)
     compiling.add_argument(
         "--compare-stock", action="store_true", help="count TVM's own fusion and schedules as well"
+    )
+    verifying = commands.add_parser(
+        "verify",
+        help="run a model's kernels, without a GPU too, and compare with the unfused model",
+        description="Compile a model, run its kernels on random inputs, on the GPU or else on the "
+        "emulator, and compare the results with the unfused model's on the CPU.",
+    )
+    options.add_model(verifying)
+    options.add_options(verifying)
+    verifying.add_argument(
+        "--check",
+        action="store_true",
+        help="on the emulator: look for data races, accesses out of bounds, overflow (slower)",
     )
     demo = commands.add_parser(
         "demo",
@@ -86,8 +99,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _explain(error: Exception) -> str:
-    """What went wrong and what to do, in one line."""
+    """What went wrong and what to do, in one line; an error in a kernel also says where."""
     text = str(error).strip()
+    if isinstance(error, EmulatorError):
+        return text
     if isinstance(error, TVMFusionError | ValueError) and "\n" not in text:
         return text
     if isinstance(error, OSError):

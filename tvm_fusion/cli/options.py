@@ -28,7 +28,17 @@ class Settings:
     out: Path | None
     json: Path | None
     compare_stock: bool
+    check: bool
     traceback: bool
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the argument MODEL."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="an ONNX file, file.py:NAME of an IRModule, or the name of a built-in workload",
+    )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +103,8 @@ def settings(args: argparse.Namespace) -> Settings:
         inputs=dict(args.input),
         out=args.out,
         json=args.json,
-        compare_stock=getattr(args, "compare_stock", True),
+        compare_stock=getattr(args, "compare_stock", args.command == "demo"),
+        check=getattr(args, "check", False),
         traceback=args.traceback,
     )
 
