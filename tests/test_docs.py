@@ -67,7 +67,7 @@ def test_the_command_line_page_has_every_option():
     page = text_of("command_line.md")
     table = page.split("## Options")[1].split("## Files")[0]
     listed = set(re.findall(r"^\| `(-[-\w]+)", table, flags=re.M)) | {"--help"}
-    assert flags | {"--compare-stock", "--version"} == listed
+    assert flags | {"--compare-stock", "--check", "--version"} == listed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
