@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 
 from .. import __version__
-from ..errors import EmulatorError, TVMFusionError
+from ..errors import EmulatorError, TVMFusionError, one_line
 from . import options
 
 
@@ -107,6 +107,5 @@ def _explain(error: Exception) -> str:
         return text
     if isinstance(error, OSError):
         return f"{text}: choose another path"
-    from ..report.one_line import one_line
 
     return f"the build failed inside TVM with {one_line(error)} (--traceback shows where)"

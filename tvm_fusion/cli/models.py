@@ -11,8 +11,7 @@ from types import ModuleType
 import tvm
 from tvm import relax
 
-from ..errors import ModelError
-from ..report.one_line import one_line
+from ..errors import ModelError, one_line
 from ..workloads import WORKLOADS
 from .onnx_model import load_onnx
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import tvm
 
-from ..errors import ModelError
-from ..report.one_line import one_line
+from ..errors import ModelError, one_line
 
 
 def load_onnx(path: Path, inputs: Mapping[str, Sequence[int]]) -> tvm.IRModule:

@@ -18,7 +18,7 @@ from tvm import relax
 from tvm.s_tir import dlight
 
 from ..analysis.traffic import Totals, total
-from .one_line import one_line
+from ..errors import one_line
 
 #: A comparison is not worth more than this many seconds.
 _MOST_SECONDS = 600

@@ -13,13 +13,13 @@ from tvm import relax, tirx
 
 from ..analysis.relax_graph import BlockGraph
 from ..device import Device
-from ..errors import PolicyError
+from ..errors import PolicyError, one_line
 from ..limits import Limits
 from ..policy import Decision, Group, Policy, Reason
 from ..policy.reasons import Cyclic, Fused, ScheduleFailed
 from .build import Names, make_seq
 from .grouping import GroupFunction, make_group_function
-from .kernels import Attempt, KernelTrial, last_line, trial_context
+from .kernels import Attempt, KernelTrial, trial_context
 from .split import cut
 
 
@@ -125,7 +125,7 @@ class BlockFuser:
         try:
             func = fused_prim_func(self._mod, function)
         except Exception as error:  # FuseTIR refuses some combinations of PrimFuncs
-            return Attempt(None, ScheduleFailed(f"FuseTIR: {last_line(error)}"))
+            return Attempt(None, ScheduleFailed(f"FuseTIR: {one_line(error)}"))
         return self._trial.try_group(func) if self._trial else Attempt(None, None)
 
 

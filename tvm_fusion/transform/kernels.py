@@ -13,6 +13,7 @@ from tvm import tirx
 from ..codegen import emit_cuda, parse_kernels
 from ..device import Device
 from ..device.gpu import STATIC_SHARED_BYTES
+from ..errors import one_line
 from ..limits import Limits
 from ..policy.reasons import OverLimit, Reason, ScheduleFailed, SeveralKernels
 from ..schedule import Kernel, candidates, launch_refusal
@@ -126,7 +127,7 @@ class KernelTrial:
         try:
             made = parse_kernels(emit_cuda(kernel.func, self.target))
         except Exception as error:  # whatever TVM's lowering raises: another rule may do
-            return ScheduleFailed(last_line(error)), 0
+            return ScheduleFailed(one_line(error)), 0
         if single and len(made) != 1:
             return SeveralKernels(len(made), kernel.rule), 0
         if single and made[0].uses_dynamic_shared:
@@ -135,9 +136,3 @@ class KernelTrial:
         if shared > self._budget():
             return OverLimit("bytes of shared memory", shared, self._budget()), shared
         return None, shared
-
-
-def last_line(error: BaseException) -> str:
-    """What an error of TVM says in the end; the stack comes before it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
