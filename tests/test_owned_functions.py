@@ -110,6 +110,20 @@ def test_a_function_marked_opaque_is_left_alone(cuda_target):
     assert "add" in calls(fused["main"])
 
 
+def test_a_function_for_another_device_is_neither_grouped_nor_scheduled(cuda_target):
+    legal = legalize(WithScheduled)
+    host = tvm.target.Target("llvm")
+    functions = {
+        g: f.with_attr("target", host) if g.name_hint == "add" else f
+        for g, f in legal.functions.items()
+    }
+    with cuda_target, tf.record() as trace:
+        fused = tf.OperatorFusion()(tvm.IRModule(functions, attrs=legal.attrs))
+    assert "add" in calls(fused["main"])
+    assert not prim_funcs(fused)["add"].attrs.get("tirx.is_scheduled")
+    assert any("for another device (llvm)" in d.reason.message for d in trace.decisions)
+
+
 def test_a_metaschedule_record_wins_over_our_schedule(cuda_target, tmp_path):
     from tvm import s_tir
     from tvm.s_tir import meta_schedule as ms

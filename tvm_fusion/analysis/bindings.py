@@ -25,6 +25,12 @@ def owned_by_others(func: relax.Function) -> bool:
     )
 
 
+def other_device(func: Any) -> str | None:
+    """The kind of target that a PrimFunc names for itself, if it is not CUDA; None otherwise."""
+    own = (func.attrs or {}).get("target")
+    return None if own is None or own.kind.name == "cuda" else str(own.kind.name)
+
+
 def used_vars(value: Any) -> list[Any]:
     """Variables that the value of a binding reads, with repetition, in order."""
     if isinstance(value, relax.Var):

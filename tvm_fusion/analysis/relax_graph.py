@@ -16,6 +16,7 @@ from .bindings import (
     is_call,
     is_call_tir,
     operator_name,
+    other_device,
     symbolic_vars,
     tensor_bytes,
     tensor_types,
@@ -307,9 +308,8 @@ class _Builder:
             return "is placed on a virtual device"
         if any(not self._can_be_passed(arg) for arg in call_args(call)):
             return "takes an argument that is neither a tensor nor an expression over extents"
-        own = attrs.get("target")
-        if own is not None and own.kind.name != "cuda":
-            return f"calls a PrimFunc for another device ({own.kind.name})"
+        if other_device(func):
+            return f"calls a PrimFunc for another device ({other_device(func)})"
         if any(ty.shape is None for ty in outputs):
             return "has a result of unknown shape"
         binding = self.bindings[self.binding_of[op]]

@@ -8,6 +8,7 @@ import warnings
 import tvm
 from tvm import tirx
 
+from ..analysis.bindings import other_device
 from ..analysis.relax_graph import GROUP_ATTR
 from ..limits import Limits
 from ..planning import Plan, read_limits, read_plans
@@ -75,7 +76,7 @@ class _Scheduler:
 
     def function(self, name: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
         attrs = func.attrs or {}
-        if attrs.get("tirx.is_scheduled") or _is_for_another_device(func):
+        if attrs.get("tirx.is_scheduled") or other_device(func):
             return func
         is_group = name in self.plans or GROUP_ATTR in attrs
         made = self._schedule(name, func, is_group) if self.trial is not None else func
@@ -110,9 +111,3 @@ class _Scheduler:
             self.trace.notes.append(text)
         if warn:
             warnings.warn(text, stacklevel=2)
-
-
-def _is_for_another_device(func: tirx.PrimFunc) -> bool:
-    """Whether a PrimFunc names a target of its own that is not CUDA, as on a virtual device."""
-    own = (func.attrs or {}).get("target")
-    return own is not None and own.kind.name != "cuda"
