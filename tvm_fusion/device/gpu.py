@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import tvm
 
 from ..limits import Limits
+from .figures import DEFAULT_PRODUCT, compute_capability, figures_of, find_product
 
 #: Shared memory a thread block may ask for with ``cudaFuncAttributeMaxDynamicSharedMemorySize``,
 #: by compute capability, in KiB. Source: CUDA C++ Programming Guide 13.0, table "Technical
@@ -26,12 +26,18 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 
 #: The target whose figures stand in where no GPU target is current.
-DEFAULT_TARGET = "nvidia/nvidia-a100"
+DEFAULT_TARGET = DEFAULT_PRODUCT
+
+_DEFAULTS = figures_of(DEFAULT_PRODUCT)
 
 
 @dataclass(frozen=True)
 class Device:
     """The figures of one GPU.
+
+    The first five are what a thread block is granted, and legality rests on them. The others are
+    peak rates and sizes for estimates of time and occupancy, from the tables of
+    `tvm_fusion.device.figures`; by default they are those of an A100 (SXM4, 40 GB).
 
     Parameters
     ----------
@@ -45,6 +51,32 @@ class Device:
         Most threads in a thread block.
     warp_threads : int
         Threads in a warp.
+    multiprocessors : int
+        Streaming multiprocessors.
+    memory_bytes_per_second : float
+        Peak bandwidth of the device memory.
+    fp32_flops_per_second : float
+        Peak rate of 32-bit floating-point operations outside the tensor cores, at the boost clock.
+        A multiply-add counts as two.
+    special_ops_per_second : float
+        Peak rate of results of the special function units (``MUFU``: exp2, log2, reciprocal,
+        reciprocal square root, sine, cosine), at the boost clock.
+    launch_seconds : float
+        What one more kernel costs in a stream of short ones launched back to back: an estimate, the
+        same for all GPUs.
+    registers_per_multiprocessor : int
+        32-bit registers of a multiprocessor.
+    shared_memory_per_multiprocessor_bytes : int
+        Shared memory of a multiprocessor, in bytes. Each resident thread block takes 1 KiB of it
+        for the system from compute capability 8.0 on.
+    max_threads_per_multiprocessor : int
+        Most threads resident on a multiprocessor.
+    max_blocks_per_multiprocessor : int
+        Most thread blocks resident on a multiprocessor.
+    max_registers_per_thread : int
+        Most registers that one thread gets.
+    l2_cache_bytes : int
+        Size of the L2 cache, in bytes.
     """
 
     name: str = "sm_80"
@@ -52,10 +84,26 @@ class Device:
     opt_in_shared_memory_bytes: int = STATIC_SHARED_BYTES
     threads_per_block: int = 1024
     warp_threads: int = 32
+    multiprocessors: int = _DEFAULTS.multiprocessors
+    memory_bytes_per_second: float = _DEFAULTS.memory_bytes_per_second
+    fp32_flops_per_second: float = _DEFAULTS.fp32_flops_per_second
+    special_ops_per_second: float = _DEFAULTS.special_ops_per_second
+    launch_seconds: float = _DEFAULTS.launch_seconds
+    registers_per_multiprocessor: int = _DEFAULTS.registers_per_multiprocessor
+    shared_memory_per_multiprocessor_bytes: int = _DEFAULTS.shared_memory_per_multiprocessor_bytes
+    max_threads_per_multiprocessor: int = _DEFAULTS.max_threads_per_multiprocessor
+    max_blocks_per_multiprocessor: int = _DEFAULTS.max_blocks_per_multiprocessor
+    max_registers_per_thread: int = _DEFAULTS.max_registers_per_thread
+    l2_cache_bytes: int = _DEFAULTS.l2_cache_bytes
 
     @staticmethod
     def from_target(target: tvm.target.Target, quiet: bool = False) -> Device:
         """Read the figures of ``target``; what it does not say gets a default and one warning.
+
+        The rates and sizes are those of the product that the target's tag names, else of the one
+        that stands for its ``arch``, else of the A100: they never warn, since nothing becomes
+        illegal by them. TVM forgets the tag of ``Target("nvidia/nvidia-a10")`` and remembers that
+        of ``Target({"tag": "nvidia/nvidia-a10"})``.
 
         Parameters
         ----------
@@ -81,14 +129,20 @@ class Device:
                 f"block; name a tag like {DEFAULT_TARGET!r} to be exact",
                 stacklevel=2,
             )
+        tag = str(target.tag)
         arch = str(attrs.get("arch") or "")
+        l2_cache = int(attrs.get("l2_cache_size_bytes") or 0) or None
+        figures = figures_of(find_product(tag, arch, l2_cache))
+        if l2_cache is not None:
+            figures = replace(figures, l2_cache_bytes=l2_cache)
         shared = int(attrs.get("max_shared_memory_per_block") or STATIC_SHARED_BYTES)
         return Device(
-            name=str(target.attrs.get("tag") or arch or target.kind.name),
+            name=tag or arch or target.kind.name,
             shared_memory_bytes=shared,
             opt_in_shared_memory_bytes=max(shared, _opt_in_bytes(arch)),
             threads_per_block=int(attrs.get("max_threads_per_block") or 1024),
             warp_threads=int(attrs.get("thread_warp_size") or 32),
+            **asdict(figures),
         )
 
     def shared_memory_budget(self, limits: Limits) -> int:
@@ -105,7 +159,7 @@ class Device:
 
 
 def _opt_in_bytes(arch: str) -> int:
-    match = re.fullmatch(r"sm_(\d+)[a-z]?", arch)
-    if not match:
+    capability = compute_capability(arch)
+    if capability is None:
         return STATIC_SHARED_BYTES
-    return OPT_IN_SHARED_KIB.get(int(match[1]), 48) * 1024
+    return OPT_IN_SHARED_KIB.get(capability, 48) * 1024
