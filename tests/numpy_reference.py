@@ -120,6 +120,10 @@ def vit_block(w: Weights, x: Array, *, heads: int = 2) -> Array:
     return x + linear(gelu(linear(layer_norm(x, w, "norm2", 1e-6), w, "fc1")), w, "fc2")
 
 
+def vit_block_decomposed(w: Weights, x: Array) -> Array:
+    return vit_block(w, x)
+
+
 def rope(x: Array) -> Array:
     """Rotate channel i against channel i + d / 2, as complex numbers."""
     half = x.shape[-1] // 2
@@ -150,6 +154,10 @@ def moe_layer(w: Weights, x: Array, *, top: int = 2) -> Array:
             share = probability[token][expert] / probability[token][best].sum()
             y[token] += share * (hidden @ w["down"][expert])
     return y
+
+
+def moe_layer_eq(w: Weights, x: Array) -> Array:
+    return moe_layer(w, x)
 
 
 def mamba_block(w: Weights, x: Array, *, state: int = 4, rank: int = 4) -> Array:
@@ -194,20 +202,35 @@ def softmax_chain(w: Weights, x: Array, mask: Array) -> Array:
     return softmax(x * 0.125 + mask) * 0.9
 
 
+def attention_pool(w: Weights, x: Array, *, heads: int = 4) -> Array:
+    weight = softmax(linear(x, w, "score").swapaxes(1, 2))
+    value = linear(x, w, "value").reshape(*x.shape[:2], heads, -1)
+    return np.einsum("bhs,bshd->bhd", weight, value).reshape(x.shape[0], -1)
+
+
+def squeeze_excite(w: Weights, x: Array, residual: Array) -> Array:
+    y = linear(np.maximum(linear(x.mean((2, 3)), w, "fc1"), 0), w, "fc2")
+    return np.maximum(x / (1 + np.exp(-y))[:, :, None, None] + residual, 0)
+
+
 REFERENCES: dict[str, Callable[..., Array]] = {
     function.__name__: function
     for function in (
         gpt2_block,
         bert_layer,
         vit_block,
+        vit_block_decomposed,
         llama_block,
         moe_layer,
+        moe_layer_eq,
         mamba_block,
         resnet_basic,
         convnext_block,
         unet_resblock,
         ln_gelu_res,
         softmax_chain,
+        attention_pool,
+        squeeze_excite,
     )
 }
 """The networks at the sizes of `tvm_fusion.workloads.small`, by name."""

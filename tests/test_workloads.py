@@ -24,10 +24,13 @@ SYMBOLIC_SEQ = [
     "gpt2_block",
     "bert_layer",
     "vit_block",
+    "vit_block_decomposed",
     "llama_block",
     "moe_layer",
+    "moe_layer_eq",
     "ln_gelu_res",
     "softmax_chain",
+    "attention_pool",
 ]
 STATIC_SEQ = [name for name in WORKLOADS if name not in SYMBOLIC_SEQ]
 
@@ -149,7 +152,9 @@ def test_static_and_symbolic_have_the_same_operators(name):
         ("mamba_block", {"seq": "s"}, "seq is 's': it cannot be symbolic"),
         ("resnet_basic", {"size": "n"}, "size is 'n': it cannot be symbolic"),
         ("unet_resblock", {"groups": 5}, r"channels \(16\) is not divisible by groups \(5\)"),
-        ("no_such_net", {}, "no workload 'no_such_net': choose one of bert_layer"),
+        ("attention_pool", {"heads": 5}, r"channels \(32\) is not divisible by heads \(5\)"),
+        ("squeeze_excite", {"squeezed": 0}, "squeezed is 0: give a positive integer"),
+        ("no_such_net", {}, "no workload 'no_such_net': choose one of attention_pool"),
     ],
 )
 def test_bad_arguments_are_named(name, arguments, message):

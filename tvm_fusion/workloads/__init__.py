@@ -10,7 +10,7 @@ from typing import Any
 from tvm.ir import IRModule
 
 # Importing a family registers its workloads.
-from . import convolution, llama, mamba, micro, moe, transformer  # noqa: F401
+from . import convolution, llama, mamba, micro, moe, pooling, transformer  # noqa: F401
 from ._export import SMALL, WORKLOADS
 from .inputs import random_inputs
 

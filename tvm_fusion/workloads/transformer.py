@@ -1,15 +1,19 @@
 """Encoder and decoder layers of the GPT-2, BERT and ViT families.
 
-They cover attention in three forms: causal with a mask from positions, with a mask that is an
-input, and as the one composite operator. All sizes of batch and sequence can be symbolic.
+They cover attention in four forms: causal with a mask from positions, with a mask that is an
+input, as the one composite operator, and as exporters write that out. All sizes of batch and
+sequence can be symbolic.
 """
 
+import math
+
+from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
 from ._export import Dim, check_divides, check_dtype, check_symbolic, export, tensor, workload
-from .layers import LayerNorm, Linear, attention, causal_mask, merge_heads, split_heads
+from .layers import LayerNorm, Linear, apply, attention, causal_mask, merge_heads, split_heads
 
 
 class _GPT2Block(nn.Module):
@@ -200,5 +204,74 @@ def vit_block(
     check_divides(heads=heads, channels=channels)
     return export(
         _ViTBlock(channels, heads, dtype),
+        x=tensor((batch, seq, channels), dtype),
+    )
+
+
+class _ViTBlockDecomposed(_ViTBlock):
+    """The same layer with the operators that exporters make of its attention."""
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        batch, seq, channels = x.shape
+        depth = channels // self.heads
+        qkv = op.reshape(self.qkv(self.norm1(x)), (batch, seq, 3, self.heads, depth))
+        qkv = op.permute_dims(qkv, [2, 0, 3, 1, 4])
+        query, key, value = (op.squeeze(part, 0) for part in op.split(qkv, 3, axis=0))
+        root = depth**-0.25
+        scores = op.matmul(query * root, op.permute_dims(key, [0, 1, 3, 2]) * root)
+        attended = op.matmul(_guarded_softmax(scores), value)
+        x = x + self.proj(merge_heads(attended))
+        return x + self.fc2(op.gelu(self.fc1(self.norm2(x))))
+
+
+def _guarded_softmax(scores: nn.Tensor) -> nn.Tensor:
+    """Softmax over the last axis, and zero in rows that are minus infinity throughout."""
+    lowest = nn.Tensor.from_scalar(-math.inf, scores.dtype)
+    present = apply(relax.op.logical_not, op.equal(scores, lowest)).astype("int8")
+    some = op.max(present, axis=-1, keepdims=True).astype("bool")
+    nothing = op.zeros(scores.shape, scores.dtype)
+    return op.where(apply(relax.op.logical_not, some), nothing, op.softmax(scores, axis=-1))
+
+
+@workload(batch=2, seq=17, channels=32, heads=2)
+def vit_block_decomposed(
+    *,
+    batch: Dim = 1,
+    seq: Dim = 197,
+    channels: int = 384,
+    heads: int = 6,
+    dtype: str = "float32",
+) -> IRModule:
+    """`vit_block` with its attention written out as exporters do.
+
+    Queries and keys are scaled both, and the softmax is guarded against rows without a score.
+
+    Parameters
+    ----------
+    batch, seq
+        Sizes of the input; an integer, or a string that names a symbolic dimension. 197 is 14
+        by 14 patches and a class token.
+    channels
+        Width of the layer; the feed-forward part is four times as wide.
+    heads
+        Number of attention heads; must divide `channels`.
+    dtype
+        "float32", "float16" or "bfloat16".
+
+    Returns
+    -------
+    IRModule
+        ``main(x, *weights)``, x and the result (batch, seq, channels).
+
+    Raises
+    ------
+    ValueError
+        If an argument is none of the above.
+    """
+    check_dtype(dtype)
+    check_symbolic(batch=batch, seq=seq)
+    check_divides(heads=heads, channels=channels)
+    return export(
+        _ViTBlockDecomposed(channels, heads, dtype),
         x=tensor((batch, seq, channels), dtype),
     )
