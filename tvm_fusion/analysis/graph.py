@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..errors import GraphError
+from .nests import Nests
 from .op_kind import DEFAULT_PATTERN, ClassicKind, FusePattern, OpKind
 from .trees import AncestorTree, peel_from_behind
 
@@ -46,6 +47,15 @@ class Op:
         How many of those nobody reads.
     blocked : str or None
         Why it may never be fused (owned by another pass, in-place, ...), or None.
+    reads : tuple of hashable
+        Tensors that it reads, whoever makes them, each once: ``("out", name, k)`` is result ``k``
+        of the op of that name, ``("in", name)`` a variable or constant from outside.
+    leaving : tuple of hashable
+        Those of its results that leave the graph.
+    nests : Nests or None
+        Its loop nests over these tensors; None where they cannot be read.
+    unreadable : str
+        Why they cannot be.
     """
 
     name: str
@@ -62,6 +72,10 @@ class Op:
     num_outputs: int = 1
     dead_outputs: int = 0
     blocked: str | None = None
+    reads: tuple[Hashable, ...] = ()
+    leaving: tuple[Hashable, ...] = ()
+    nests: Nests | None = field(default=None, compare=False, repr=False)
+    unreadable: str = ""
 
     @property
     def is_view(self) -> bool:
@@ -198,6 +212,31 @@ class DataflowGraph:
     def consumers(self, op: int) -> Sequence[int]:
         """Ops that read what ``op`` makes, once for each read."""
         return self._consumers[op]
+
+    def successors(self, op: int) -> Sequence[int]:
+        """Ops that must run after ``op``: those that read what it makes, or keep an order."""
+        return self._successors[op]
+
+    @cached_property
+    def readers(self) -> Mapping[Hashable, tuple[int, ...]]:
+        """For each tensor the ops that read it, each once."""
+        found: dict[Hashable, list[int]] = {}
+        for i, op in enumerate(self.ops):
+            for tensor in op.reads:
+                found.setdefault(tensor, []).append(i)
+        return {tensor: tuple(readers) for tensor, readers in found.items()}
+
+    def results_read_outside(self, members: Iterable[int]) -> set[Hashable]:
+        """Tensors made by ``members`` that other ops read or that leave the graph."""
+        inside = set(members)
+        found: set[Hashable] = set()
+        for op in inside:
+            nests = self.ops[op].nests
+            found.update(self.ops[op].leaving)
+            for tensor in nests.outputs if nests else ():
+                if any(reader not in inside for reader in self.readers.get(tensor, ())):
+                    found.add(tensor)
+        return found
 
     def consumers_of(self, name: str) -> list[Op]:
         """The ops that read the op called ``name``, each once."""

@@ -101,6 +101,17 @@ def describe(func: tirx.PrimFunc) -> Description:
     return _describe_once(_BodyKey(func))
 
 
+def contracts(func: tirx.PrimFunc) -> bool:
+    """Whether some block of an unscheduled PrimFunc is a matrix product or convolution."""
+    return _contracts_once(_BodyKey(func))
+
+
+@lru_cache(maxsize=2048)
+def _contracts_once(key: _BodyKey) -> bool:
+    blocks = parse_blocks(key.func) or []
+    return any(block.reduction_vars and _is_contraction(block) for block in blocks)
+
+
 class _BodyKey:
     """A PrimFunc seen as its body: attributes added later do not change what it is."""
 

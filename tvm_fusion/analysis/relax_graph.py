@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,13 @@ from .bindings import (
     used_vars,
     why_not_an_op,
 )
+from .blocks import iter_params
+from .extents import Extent, Symbols
 from .graph import DataflowGraph, Op
+from .nest_reader import read_nests
+from .nests import Nests, Unreadable, bind_symbols, rename
 from .op_kind import OpKind
-from .primfunc import OP_KIND_ATTR, ORIGIN_ATTR, describe
+from .primfunc import OP_KIND_ATTR, ORIGIN_ATTR, contracts, describe
 
 #: The attribute by which a finished group is known.
 GROUP_ATTR = "tvm_fusion.group"
@@ -108,7 +112,11 @@ class _Builder:
         for i, uses in enumerate(self.uses):
             for var in dict.fromkeys(uses):
                 self.readers.setdefault(var, []).append(i)
-        self.constants: dict[Any, str] = {}  # constant -> the name it goes by here
+        self.outside: dict[Any, str] = {}  # variable or constant -> the name it goes by here
+        self.outside_names: set[str] = set()
+        self.field: dict[Any, int] = {}  # variable -> the field of a result that it stands for
+        self.names: list[str] = []
+        self.symbols = Symbols()
 
     def build(self) -> BlockGraph:
         for i, binding in enumerate(self.bindings):
@@ -116,12 +124,23 @@ class _Builder:
             if source is not None:
                 self.fields_of.setdefault(source, []).append(i)
                 self.maker[binding.var] = source
+                self.field[binding.var] = int(binding.value.index)
             elif not self._is_result_tuple(binding):
                 self.maker[binding.var] = len(self.binding_of)
                 self.binding_of.append(i)
         reads = [self.uses[i] for i in self.binding_of]
-        names = _unique_names([self.bindings[i].var.name for i in self.binding_of])
-        ops = [self._op(op, names[op], reads[op]) for op in range(len(self.binding_of))]
+        self.names = _unique_names([self.bindings[i].var.name for i in self.binding_of])
+        leaving: dict[int, list[Hashable]] = {}
+        for var in self._visible():
+            leaving.setdefault(self.maker[var], []).extend(self._tensors(var))
+        ops = [
+            replace(
+                self._op(op, self.names[op], reads[op]),
+                reads=self._reads(op),
+                leaving=tuple(dict.fromkeys(leaving.get(op, ()))),
+            )
+            for op in range(len(self.binding_of))
+        ]
         edges = [
             (self.maker[var], op)
             for op in range(len(ops))
@@ -133,7 +152,7 @@ class _Builder:
         graph = DataflowGraph(
             ops,
             edges,
-            self._outputs(),
+            leaving,
             [(a, b) for a, b in between_ops if a is not None and b is not None and a != b],
         )
         return BlockGraph(
@@ -163,15 +182,44 @@ class _Builder:
     def _op_at(self, binding: int) -> int | None:
         return self.maker.get(self.bindings[binding].var)
 
-    def _outputs(self) -> set[int]:
-        """Ops of which a value is visible outside of the block."""
+    def _visible(self) -> list[Any]:
+        """Variables of ops that are seen outside of the block."""
         visible: list[Any] = []
         for i, binding in enumerate(self.bindings):
             if self._is_result_tuple(binding):
                 visible += self.uses[i]
             elif not isinstance(binding.var, relax.DataflowVar):
                 visible.append(binding.var)
-        return {self.maker[var] for var in visible if var in self.maker}
+        return [var for var in visible if var in self.maker]
+
+    def _tensors(self, value: Any) -> tuple[Hashable, ...]:
+        """Keys of the tensors that a variable or constant stands for."""
+        op = self.maker.get(value) if isinstance(value, relax.Var) else None
+        if op is None:
+            return (("in", self._outside_name(value)),)
+        if value in self.field:
+            return (("out", self.names[op], self.field[value]),)
+        return tuple(("out", self.names[op], k) for k in range(len(tensor_types(value.ty))))
+
+    def _reads(self, op: int) -> tuple[Hashable, ...]:
+        value = self.bindings[self.binding_of[op]].value
+        args: list[Any] = list(self.uses[self.binding_of[op]])
+        if is_call_tir(value):
+            args = [arg for arg in call_args(value) if isinstance(arg.ty, relax.TensorType)]
+        return tuple(dict.fromkeys(key for arg in args for key in self._tensors(arg)))
+
+    def _outside_name(self, value: Any) -> str:
+        """The name of a variable or constant from outside of the block, distinct from others."""
+        if value not in self.outside:
+            constant = isinstance(value, tvm.ir.GenericConst)
+            wanted = f"constant_{len(self.outside)}" if constant else value.name
+            name, count = wanted, 0
+            while name in self.outside_names:
+                count += 1
+                name = f"{wanted}_{count}"
+            self.outside_names.add(name)
+            self.outside[value] = name
+        return self.outside[value]
 
     def _order(self) -> list[tuple[int, int]]:
         """Pairs of bindings whose order is not given by values."""
@@ -250,6 +298,7 @@ class _Builder:
         outputs = tensor_types(value.ty_args[0])
         dead = self._dead_outputs(op, len(outputs))
         dataflow = isinstance(binding.var, relax.DataflowVar)
+        nests = self._nests(name, func, value, as_analysed)
         return Op(
             name,
             kind,
@@ -265,15 +314,42 @@ class _Builder:
             num_outputs=len(outputs),
             dead_outputs=dead,
             blocked=self._why_blocked(op, func, value, outputs, dead),
+            nests=nests if isinstance(nests, Nests) else None,
+            unreadable=nests if isinstance(nests, str) else "",
         )
+
+    def _nests(
+        self, name: str, func: tirx.PrimFunc, call: relax.Call, as_analysed: bool
+    ) -> Nests | str:
+        """The nests of a call over the tensors of this block, or why they cannot be read."""
+        if not as_analysed:
+            return f"its kind was set by the attribute {OP_KIND_ATTR}"
+        if describe(func).kind is OpKind.BARRIER and contracts(func):
+            return "it gathers and contracts at once"
+        try:
+            nests = read_nests(func)
+        except Unreadable as error:
+            return str(error)
+        passed = [arg for arg in call_args(call) if isinstance(arg.ty, relax.TensorType)]
+        results = tensor_types(call.ty_args[0])
+        if len(passed) + len(results) != len(list(iter_params(func))):
+            return "its parameters are not the tensors that the call passes"
+        keys: list[Hashable] = [self._tensors(arg)[0] for arg in passed]
+        keys += [("out", name, k) for k in range(len(results))]
+        shapes = [self._shape(ty) for ty in (*(arg.ty for arg in passed), *results)]
+        keys += [("tmp", name, n) for n in range(len(keys), len(nests.tensors))]
+        return rename(nests, dict(enumerate(keys)), bind_symbols(nests, shapes, name))
+
+    def _shape(self, ty: Any) -> list[Extent]:
+        """The extents of a tensor; none where its shape is unknown."""
+        return [self.symbols.extent(extent) for extent in getattr(ty.shape, "values", None) or ()]
 
     def _external_inputs(self, value: Any, reads: list[Any]) -> tuple[str, ...]:
         """Names of what an op reads from outside of the block, constants included."""
-        names = [var.name for var in reads if var not in self.maker]
-        for arg in call_args(value) if is_call_tir(value) else []:
-            if isinstance(arg, tvm.ir.GenericConst):
-                names.append(self.constants.setdefault(arg, f"constant_{len(self.constants)}"))
-        return tuple(dict.fromkeys(names))
+        args = call_args(value) if is_call_tir(value) else []
+        outside = [var for var in reads if var not in self.maker]
+        outside += [arg for arg in args if isinstance(arg, tvm.ir.GenericConst)]
+        return tuple(dict.fromkeys(map(self._outside_name, outside)))
 
     def _dead_outputs(self, op: int, count: int) -> int:
         if count == 1:

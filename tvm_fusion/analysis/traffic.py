@@ -95,17 +95,21 @@ def measure(func: tirx.PrimFunc, assume: Mapping[str, int] | None = None) -> Tra
 
 def called_functions(mod: tvm.IRModule) -> list[str]:
     """Names of the PrimFuncs that the Relax functions call, once for each call."""
-    names: list[str] = []
+    return [call.args[0].name_hint for call in _calls(mod)]
+
+
+def _calls(mod: tvm.IRModule) -> list[relax.Call]:
+    found: list[relax.Call] = []
     ops = [tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_tir_inplace")]
 
     def visit(expr: Any) -> None:
         if isinstance(expr, relax.Call) and expr.op in ops:
-            names.append(expr.args[0].name_hint)
+            found.append(expr)
 
     for func in mod.functions.values():
         if isinstance(func, relax.Function) and not (func.attrs and "Primitive" in func.attrs):
             relax.analysis.post_order_visit(func, visit)
-    return names
+    return found
 
 
 def total(mod: tvm.IRModule, assume: Mapping[str, int] | None = None) -> Totals:
@@ -119,17 +123,42 @@ def total(mod: tvm.IRModule, assume: Mapping[str, int] | None = None) -> Totals:
         Values of symbolic extents by name.
     """
     funcs = {gv.name_hint: f for gv, f in mod.functions.items() if isinstance(f, tirx.PrimFunc)}
-    measured: dict[str, Traffic] = {}
+    measured: dict[Any, Traffic] = {}
     sums = {"kernels_other": 0, "kernels_heavy": 0, "bytes_other": 0, "bytes_heavy": 0}
-    for name in called_functions(mod):
+    for call in _calls(mod):
+        name = call.args[0].name_hint
         if name not in funcs:
             continue
-        if name not in measured:
-            measured[name] = measure(funcs[name], assume)
+        extents = {**_told_extents(funcs[name], call, assume or {}), **(assume or {})}
+        key = (name, *extents.values())
+        if key not in measured:
+            measured[key] = measure(funcs[name], extents)
         weight = "heavy" if is_heavy(name, funcs[name]) else "other"
-        sums[f"kernels_{weight}"] += measured[name].kernels
-        sums[f"bytes_{weight}"] += measured[name].bytes
+        sums[f"kernels_{weight}"] += measured[key].kernels
+        sums[f"bytes_{weight}"] += measured[key].bytes
     return Totals(**sums)
+
+
+def _told_extents(
+    func: tirx.PrimFunc, call: relax.Call, assume: Mapping[str, int]
+) -> dict[str, int]:
+    """Values of the shape variables of a PrimFunc that the arguments of a call tell."""
+    told: dict[str, int] = {}
+    results = call.ty_args[0]
+    types = [arg.ty for arg in call.args[1].fields]
+    types += list(results.fields) if isinstance(results, relax.TupleType) else [results]
+    for param, ty in zip(iter_params(func), types, strict=False):
+        shape = getattr(ty, "shape", None)
+        for extent, value in zip(param.ty.shape, getattr(shape, "values", ()), strict=False):
+            if not isinstance(extent, tirx.Var) or static_int(value) is not None:
+                continue
+            known = {v: assume[v.name] for v in vars_of(value) if v.name in assume}
+            if len(known) == len(set(vars_of(value))):
+                analyzer = tvm.sym.Analyzer()
+                for var, number in known.items():
+                    analyzer.bind(var, tirx.const(number, var.ty.dtype))
+                told[extent.name] = int(analyzer.simplify(value))
+    return told
 
 
 def is_heavy(name: str, func: tirx.PrimFunc) -> bool:
