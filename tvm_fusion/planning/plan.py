@@ -16,6 +16,7 @@ from typing import Any
 import tvm
 
 from ..limits import Limits
+from .kernel_plan import KernelPlan
 
 _LOG = logging.getLogger("tvm_fusion.planning")
 
@@ -23,7 +24,7 @@ _LOG = logging.getLogger("tvm_fusion.planning")
 PLANS_ATTR = "tvm_fusion.plans"
 
 #: Version of the format; plans of another version are planned anew.
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class Plan:
     threads : int
         Threads per block under that rule; 0 where none was tried.
     shared_bytes : int
-        Statically declared shared memory of the generated source, in bytes per block.
+        Shared memory of the generated kernel, in bytes per block.
+    kernel : KernelPlan or None
+        From what the kernel is written, where the rule is ``tvm_fusion.Stitched``.
     """
 
     ops: tuple[str, ...]
@@ -50,6 +53,7 @@ class Plan:
     rule: str = ""
     threads: int = 0
     shared_bytes: int = 0
+    kernel: KernelPlan | None = None
 
 
 def attach_plans(mod: tvm.IRModule, plans: Mapping[str, Plan], limits: Limits) -> tvm.IRModule:
@@ -99,4 +103,5 @@ def _plan(entry: Any) -> Plan:
         rule=str(entry["rule"]),
         threads=int(entry["threads"]),
         shared_bytes=int(entry["shared_bytes"]),
+        kernel=None if entry["kernel"] is None else KernelPlan.from_json(entry["kernel"]),
     )
