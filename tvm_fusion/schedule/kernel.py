@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
-from tvm import tirx
+from tvm import s_tir, tirx
 
-from ..analysis.blocks import root_nests, static_int
+from ..analysis.blocks import element_bytes, root_nests, static_int, static_product
 from ..device.gpu import MAX_BLOCK, MAX_GRID
+from ..planning.kernel_plan import KernelPlan
 from ..policy.reasons import OverLimit, Reason
 
 _AXES = ("x", "y", "z")
@@ -30,19 +31,22 @@ class Kernel:
         Launches it takes.
     threads : int
         Threads per block of its largest kernel; 0 where symbolic.
+    plan : KernelPlan or None
+        What it was written from, if it was.
     """
 
     func: tirx.PrimFunc
     rule: str
     kernels: int
     threads: int
+    plan: KernelPlan | None = None
 
 
-def inspect(func: tirx.PrimFunc, rule: str) -> Kernel:
+def inspect(func: tirx.PrimFunc, rule: str, plan: KernelPlan | None = None) -> Kernel:
     """Read the figures off a scheduled PrimFunc."""
     nests = root_nests(func)
     threads = max((_threads(_extents(nest)) for nest in nests), default=0)
-    return Kernel(func, rule, len(nests), threads)
+    return Kernel(func, rule, len(nests), threads, plan)
 
 
 def launch_refusal(func: tirx.PrimFunc, max_threads: int, max_args: int) -> Reason | None:
@@ -93,3 +97,16 @@ def _extents(nest: Any) -> dict[str, int]:
 
     tvm_ffi.structural_walk(nest, [(tirx.For, visit_loop), (tirx.AttrStmt, visit_attr)])
     return extents
+
+
+def dynamic_shared_bytes(func: tirx.PrimFunc) -> int:
+    """Shared memory that a scheduled PrimFunc asks for at launch, in bytes per block at most."""
+    found = [0]
+
+    def visit(block: Any) -> None:
+        for buffer in block.alloc_buffers:
+            if buffer.scope() == "shared.dyn":
+                found[0] += (static_product(buffer.shape) or 0) * element_bytes(buffer.dtype)
+
+    tvm_ffi.structural_walk(func.body, (s_tir.SBlock, visit))
+    return found[0]

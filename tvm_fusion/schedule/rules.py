@@ -17,12 +17,13 @@ from tvm import tirx
 from tvm.s_tir import dlight as dl
 
 from ..analysis.blocks import iter_params, static_product
+from ..limits import Limits
+from ..planning.kernel_plan import KernelPlan
 from .accumulators import accumulates_directly
 from .bool_vectors import without_bool_vectors
-from .full_reduction import FullReduction
 from .kernel import Kernel, inspect
 from .separate import Separate
-from .short_rows import ShortRows
+from .stitched import Stitched
 
 _LOG = logging.getLogger("tvm_fusion.schedule")
 
@@ -34,7 +35,11 @@ _NO_TENSOR_CORES = "sm_61"
 
 
 def candidates(
-    func: tirx.PrimFunc, target: tvm.target.Target, as_stock: bool = False
+    func: tirx.PrimFunc,
+    target: tvm.target.Target,
+    as_stock: bool = False,
+    limits: Limits | None = None,
+    plan: KernelPlan | None = None,
 ) -> Iterator[Kernel]:
     """Schedule a PrimFunc by each rule in turn and yield what those that apply make of it.
 
@@ -47,6 +52,10 @@ def candidates(
     as_stock : bool
         Yield at most what TVM's own pipeline will make of the function: the result of the first
         of its rules that applies, and nothing where that raises or is known to be wrong.
+    limits : Limits, optional
+        Budgets of the kernel, for the rule that plans.
+    plan : KernelPlan, optional
+        What it planned for this function before.
 
     Yields
     ------
@@ -54,7 +63,8 @@ def candidates(
         In the order in which TVM's default pipeline tries its rules. Rules that raise are passed
         over: what one of them cannot do must not end a build.
     """
-    for name, rule, applies in _RULES:
+    stitched = Stitched(limits, plan)
+    for name, rule, applies in _rules(stitched):
         if as_stock and not name.startswith("dlight."):
             continue
         if not as_stock and not applies(func):
@@ -73,7 +83,8 @@ def candidates(
         if accumulates_directly(func) and not accumulates_directly(made):
             _LOG.info("%s inlined what follows a reduction into it", name)
         elif not as_stock or (mended.same_as(made) and applies(func)):
-            yield inspect(mended.with_attr("tirx.is_scheduled", True), name)
+            finished = mended.with_attr("tirx.is_scheduled", True)
+            yield inspect(finished, name, stitched.plan if name == _STITCHED else None)
         if as_stock:
             return
 
@@ -108,14 +119,20 @@ def _always(_func: tirx.PrimFunc) -> bool:
 
 _Rule = Callable[[tirx.PrimFunc, tvm.target.Target], Any]
 
-#: TVM's default order (``relax/backend/cuda/pipeline.py``), with ours in between.
-_RULES: tuple[tuple[str, _Rule, Callable[[tirx.PrimFunc], bool]], ...] = (
-    ("dlight.Matmul", _matmul, _always),
-    ("dlight.GEMV", _gemv, _gemv_applies),
-    ("tvm_fusion.FullReduction", _apply(FullReduction), _always),
-    ("dlight.Reduction", _apply(dl.gpu.Reduction), _always),
-    ("dlight.GeneralReduction", _apply(dl.gpu.GeneralReduction), _always),
-    ("tvm_fusion.ShortRows", _apply(ShortRows), _always),
-    ("dlight.Fallback", _apply(dl.gpu.Fallback), _always),
-    ("tvm_fusion.Separate", _apply(Separate), _always),
-)
+#: Name of the rule that plans.
+_STITCHED = "tvm_fusion.Stitched"
+
+
+def _rules(
+    stitched: Stitched,
+) -> tuple[tuple[str, _Rule, Callable[[tirx.PrimFunc], bool]], ...]:
+    """TVM's default order (``relax/backend/cuda/pipeline.py``), with ours in between."""
+    return (
+        ("dlight.Matmul", _matmul, _always),
+        ("dlight.GEMV", _gemv, _gemv_applies),
+        (_STITCHED, lambda func, target: stitched.apply(func, target, False), _always),
+        ("dlight.Reduction", _apply(dl.gpu.Reduction), _always),
+        ("dlight.GeneralReduction", _apply(dl.gpu.GeneralReduction), _always),
+        ("dlight.Fallback", _apply(dl.gpu.Fallback), _always),
+        ("tvm_fusion.Separate", _apply(Separate), _always),
+    )
