@@ -20,6 +20,7 @@ from rich.table import Table
 from tvm import relax
 
 import tvm_fusion as tf
+from tvm_fusion.policy import DEFAULT_POLICY
 
 
 def repeated_blocks(ops: int) -> tvm.IRModule:
@@ -59,7 +60,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ops", type=int, nargs="+", default=[1000, 2000, 4000])
-    parser.add_argument("--policy", default="dominator")
+    parser.add_argument("--policy", default=DEFAULT_POLICY)
     args = parser.parse_args()
     table = Table("ops", "stock FuseOps s", "ours / stock", "growth per doubling")
     target = tvm.target.Target("nvidia/nvidia-a100")

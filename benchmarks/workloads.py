@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_fusion.analysis.traffic import Totals
+from tvm_fusion.policy import DEFAULT_POLICY
 from tvm_fusion.report.summary import summarise
 from tvm_fusion.workloads import WORKLOADS
 
@@ -27,7 +28,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default="nvidia/nvidia-a100")
-    parser.add_argument("--policy", default="dominator")
+    parser.add_argument("--policy", default=DEFAULT_POLICY)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
     args = parser.parse_args()

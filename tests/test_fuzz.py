@@ -38,14 +38,14 @@ def check(seed: int, policy: str, cuda_target: tvm.target.Target) -> None:
         assert measure(prim_funcs(scheduled)[group.name]).kernels == 1
 
 
-@pytest.mark.parametrize("policy", ["single_chain", "dominator"])
+@pytest.mark.parametrize("policy", ["single_chain", "dominator", "stitch"])
 @pytest.mark.parametrize("seed", FEW)
 def test_random_modules(seed, policy, cuda_target):
     check(seed, policy, cuda_target)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["single_chain", "dominator"])
+@pytest.mark.parametrize("policy", ["single_chain", "dominator", "stitch"])
 @pytest.mark.parametrize("seed", MANY)
 def test_many_random_modules(seed, policy, cuda_target):
     check(seed, policy, cuda_target)

@@ -30,7 +30,7 @@ def fuse(mod, target, **options):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("policy", ["single_chain", "dominator"])
+@pytest.mark.parametrize("policy", ["single_chain", "dominator", "stitch"])
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_every_group_of_the_workloads_is_one_kernel(name, policy, dtype, cuda_target):
     _, mod, trace = fuse(small(name, dtype=dtype), cuda_target, policy=policy)
@@ -64,7 +64,7 @@ class Siblings:
         with R.dataflow():
             a = R.exp(x)
             b = R.sum(a, axis=1)
-            c = R.max(a, axis=0)
+            c = R.argmax(a, axis=0)
             R.output(b, c)
         return (b, c)
 
@@ -112,7 +112,7 @@ def test_a_group_over_the_shared_memory_limit_is_not_emitted(cuda_target):
     assert not trace.groups
     (decision,) = trace.decisions
     assert decision.reason.code == "shared_memory"
-    assert decision.reason.figures == {"bytes_needed": 2048, "bytes_allowed": 16}
+    assert decision.reason.figures["bytes_needed"] > decision.reason.figures["bytes_allowed"] == 16
     assert kernel.static_shared_bytes > 16
     assert calls(mod["main"]) == ["softmax", "multiply"]
 
@@ -207,7 +207,7 @@ def test_each_distinct_group_is_scheduled_once(cuda_target, monkeypatch):
 # -- the limits ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["single_chain", "dominator"])
+@pytest.mark.parametrize("policy", ["single_chain", "dominator", "stitch"])
 def test_max_fusions_bisects(cuda_target, policy):
     mod = small("gpt2_block")
     sizes = []
@@ -220,7 +220,7 @@ def test_max_fusions_bisects(cuda_target, policy):
     assert sizes[0] == 0 < sizes[-1]
 
 
-@pytest.mark.parametrize("policy", ["single_chain", "dominator"])
+@pytest.mark.parametrize("policy", ["single_chain", "dominator", "stitch"])
 def test_max_depth_caps_groups(cuda_target, policy):
     for depth in (1, 2, 3):
         _, _, trace = fuse(
@@ -247,7 +247,7 @@ def test_other_architectures(arch):
 
 
 def test_ops_over_extents_of_one_are_scheduled_too(cuda_target):
-    """Every PrimFunc gets a schedule, also where the rules that inline are wrong."""
+    """Every PrimFunc gets a schedule, also where TVM's rules that inline are wrong."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((8, 1), "float32"))
     image = relax.Var("image", relax.TensorType((1, 4, 8, 8), "float32"))
@@ -262,4 +262,4 @@ def test_ops_over_extents_of_one_are_scheduled_too(cuda_target):
         builder.emit_func_output(out)
     _, mod, trace = fuse(builder.get(), cuda_target)
     assert all(func.attrs["tirx.is_scheduled"] for func in prim_funcs(mod).values())
-    assert "tvm_fusion.Separate" in trace.rules.values()
+    assert set(trace.rules.values()) == {"tvm_fusion.Stitched"}

@@ -18,7 +18,7 @@ from tvm.script import relax as R
 import tvm_fusion as tf
 from tvm_fusion.workloads import WORKLOADS, random_inputs, small
 
-POLICIES = ("single_chain", "dominator")
+POLICIES = ("single_chain", "dominator", "stitch")
 
 
 @I.ir_module
@@ -108,7 +108,7 @@ def test_the_parts_as_passes_of_their_own(cuda_target, under_target):
         [
             relax.transform.LegalizeOps(),
             tf.transform.AnnotateOpKind(),
-            tf.transform.FuseOps(policy="dominator", limits=tf.Limits()),
+            tf.transform.FuseOps(policy="stitch", limits=tf.Limits()),
             relax.transform.FuseTIR(),
             relax.transform.RewriteDataflowReshape(),
             tf.transform.Schedule(),
@@ -129,7 +129,7 @@ def test_the_pipeline_by_name_and_with_options(cuda_target):
     with_options = tvm.compile(
         Small,
         cuda_target,
-        relax_pipeline=relax.get_pipeline("tvm_fusion", policy="dominator", limits=tf.Limits()),
+        relax_pipeline=relax.get_pipeline("tvm_fusion", policy="stitch", limits=tf.Limits()),
     )
     assert kernels(by_name) == kernels(with_options)
 

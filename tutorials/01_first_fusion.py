@@ -148,8 +148,8 @@ decide(tf.policy.SingleChain(), diamond)
 # ends of the diamond: `relu` has two readers, and `multiply` reads two operators. Yet one kernel
 # could compute it all, since both paths out of `relu` meet again in `multiply`. The graph knows:
 # `multiply` is the nearest *post-dominator* of `relu`, the first operator that every path from
-# `relu` goes through. The policy `dominator`, which is the default, fuses an operator with
-# everything on its paths to its post-dominator, if the kinds fit:
+# `relu` goes through. The policy `dominator` fuses an operator with everything on its paths to its
+# post-dominator, if the kinds fit:
 
 # %%
 for op, meet in zip(diamond.ops, diamond.post_dominators, strict=True):
@@ -168,6 +168,10 @@ annotated = tf.transform.AnnotateOpKind()(legal)
 print(annotated["multiply"].script())
 
 # %% [markdown]
+# The default policy is a third one, `stitch`: it fuses whatever one kernel can be planned for, and
+# asks a model of the GPU whether that pays. It needs the loops of the operators, so it works on
+# modules and not on graphs like the ones above.
+#
 # `FuseOps` asks the policy and turns each group into a private Relax function with the attribute
 # `Primitive`. It needs to know the GPU: every group is scheduled on a copy, for the current
 # target, and one that does not come out as a single kernel within the limits of that GPU is cut.
@@ -175,7 +179,7 @@ print(annotated["multiply"].script())
 # %%
 target = tvm.target.Target("nvidia/nvidia-a100", host="llvm")
 with target:
-    grouped = tf.transform.FuseOps(policy="dominator")(annotated)
+    grouped = tf.transform.FuseOps()(annotated)
 print(grouped["main"].script())
 print(grouped["fused_relu_multiply_add_sum"].script())
 
@@ -189,8 +193,8 @@ print(fused.script())
 
 # %% [markdown]
 # `Schedule` turns the loops into one CUDA kernel. The four loop nests are gone: the elementwise
-# ones are computed where the reduction reads them, and the loop over rows became `blockIdx.x`. The
-# attributes `tvm_fusion.group` and `op_pattern` mark a finished group: TVM's later passes, and a
+# ones are computed where the reduction reads them, rows were divided among thread blocks, and the
+# points of a row among threads, which load four neighbours at a time. The attributes `tvm_fusion.group` and `op_pattern` mark a finished group: TVM's later passes, and a
 # second run of ours, leave it alone. And the bytes are those that we computed by hand.
 
 # %%
@@ -243,10 +247,28 @@ fuse(Attention)
 
 # %% [markdown]
 # Two groups. The matrix product takes the elementwise operators behind it, and so does softmax.
-# The pair between the groups was not fused: this policy puts no elementwise work in front of a
-# softmax. TVM's schedule of a softmax reads its input three times, so it would also compute it
-# three times.
-#
+# The pair between the groups was not fused: a matrix product is computed in tiles, and no thread
+# block has a whole row of it, which softmax would need. Without the product, all of it is one
+# kernel that reads its input once and keeps each row in registers:
+
+
+# %%
+@I.ir_module
+class MaskedSoftmax:
+    @R.function
+    def main(scores: R.Tensor((64, 128), "float32"), mask: R.Tensor((64, 128), "float32")):
+        with R.dataflow():
+            scaled = R.multiply(scores, R.const(0.125, "float32"))
+            masked = R.add(scaled, mask)
+            weights = R.nn.softmax(masked)
+            dropped = R.multiply(weights, R.const(0.9, "float32"))
+            R.output(dropped)
+        return dropped
+
+
+fuse(MaskedSoftmax)
+
+# %% [markdown]
 # The classic rule makes less of the same network. Matrix products and softmax are barriers to it:
 
 # %%
@@ -257,12 +279,13 @@ fuse(Attention, policy="single_chain")
 #
 # `Limits` sets the budgets of a group. `max_depth` caps the operators in it. `shared_memory_bytes`
 # is the budget of a thread block: its threads put their partial results of a reduction together
-# there. The policy reckons with the most that this can take, one partial result for each of 1024
-# threads. (The kernel of part 5 gets by with less.) `no_fuse` leaves an operator alone altogether.
+# there. With 16 bytes there is no room for them, and TVM's fallback rule has its turn, which gives
+# each thread a row of its own: one kernel too, but a slow one. `no_fuse` leaves an operator alone
+# altogether.
 
 # %%
 fuse(Rows, limits=tf.Limits(max_depth=3))
-fuse(Rows, limits=tf.Limits(shared_memory_bytes=1024))
+fuse(Rows, limits=tf.Limits(shared_memory_bytes=16))
 fuse(Rows, no_fuse=["add"])
 
 # %% [markdown]
@@ -270,16 +293,16 @@ fuse(Rows, no_fuse=["add"])
 #
 # TVM generates CUDA source without a GPU and without NVIDIA's compiler. `tvm.compile` runs TVM's
 # default pipeline, which leaves our kernels as they are. One kernel comes out. Its first lines show
-# the fusion: each thread computes `max(x, 0) * y + z` for its element and keeps it. No array for
-# `a`, `b` or `c` exists. The sum over a row follows, with shuffles inside of a warp and a little
-# shared memory between the warps.
+# the fusion: each thread loads four neighbours of each input at once, computes `max(x, 0) * y + z`
+# and adds it up. No array for `a`, `b` or `c` exists. The sum over a row follows, with shuffles
+# inside of a warp and a little shared memory between the warps.
 
 # %%
 executable = tvm.compile(scheduled, target)
 source = tf.codegen.cuda_source(executable)
 print(tf.codegen.parse_kernels(source))
 body = source[source.rindex('extern "C"') :].splitlines()
-print("\n".join(body[:7]), "\n  ...")
+print("\n".join(line for line in body[:40] if "alignas" not in line), "\n  ...")
 
 # %% [markdown]
 # Is it right? To run the same groups on the CPU, compile the module as it was before `Schedule`,
@@ -315,5 +338,6 @@ assert difference < 1e-5
 # * In a build of your own, add `tf.OperatorFusion()` behind `LegalizeOps`, or name the pipeline:
 #   `tvm.compile(mod, target, relax_pipeline="tvm_fusion")`.
 # * `tvm-fusion compile MODEL` does the same for an ONNX file, on the command line.
-# * [policies.md](../docs/policies.md) states the rules of both policies and lists all reasons.
+# * [policies.md](../docs/policies.md) states the rules of the policies and lists all reasons.
+# * [kernels.md](../docs/kernels.md) tells how a group becomes one kernel.
 # * [architecture.md](../docs/architecture.md) tells how the package is built.

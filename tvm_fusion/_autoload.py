@@ -18,6 +18,7 @@ PASSES = (
     "OperatorFusion",
     "ReshapesToViews",
     "Schedule",
+    "DuplicateBroadcasts",
     "SplitComposites",
 )
 

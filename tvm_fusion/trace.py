@@ -102,7 +102,7 @@ def record() -> Iterator[Trace]:
     Examples
     --------
     >>> with record() as trace:
-    ...     mod = OperatorFusion(policy="dominator")(mod)  # doctest: +SKIP
+    ...     mod = OperatorFusion(policy="stitch")(mod)  # doctest: +SKIP
     """
     trace = Trace()
     token = _CURRENT.set(trace)

@@ -11,6 +11,7 @@ from conftest import QUICK_LLVM, make_cuda_target
 from support import assert_close, run
 from tvm import relax
 
+import tvm_fusion as tf
 from tvm_fusion import emulator
 from tvm_fusion.workloads import WORKLOADS, random_inputs, small
 
@@ -42,15 +43,44 @@ def compare(name: str, policy: str, dtype: str, size: str, **settings) -> None:
     assert_close([got.numpy()], want, 1e-4 if size == "full" else None)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("policy", ["single_chain", "dominator"])
+@pytest.mark.parametrize(
+    ("policy", "dtype"),
+    [
+        ("dominator", "float32"),
+        ("stitch", "float32"),
+        ("stitch", "float16"),
+        ("stitch", "bfloat16"),
+    ],
+)
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_small_workloads_in_check_mode(name, policy, dtype, emulated):
     compare(name, policy, dtype, "small", check=True)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_written_kernels_read_each_input_once_and_without_bank_conflicts(name, dtype, emulated):
+    """An input that all rows share, like the weight of a norm, once for each thread block."""
+    mod = build(name, dtype, "small")
+    with tf.record() as trace:
+        executable = tvm.compile(mod, make_cuda_target(), relax_pipeline="tvm_fusion")
+    arrays = [tvm.runtime.tensor(a, tvm.cuda(0)) for a in random_inputs(mod, seed=3)]
+    machine = relax.VirtualMachine(executable, tvm.cuda(0), memory_cfg="naive")
+    with emulator.configure(profile=True):
+        machine["main"](*arrays)
+    written = {f"{name}_kernel" for name, rule in trace.rules.items() if "Stitched" in rule}
+    kernels = [kernel for kernel in emulator.profile().kernels if kernel.name in written]
+    assert kernels
+    for kernel in kernels:
+        for argument in kernel.arguments:
+            times = min(argument.loads_per_element, argument.loads_per_element_in_block)
+            assert times <= 1.05, (kernel.name, argument.name)
+        wavefronts = kernel.total("transactions", "shared")
+        assert wavefronts <= 1.1 * kernel.total("least_transactions", "shared"), kernel.name
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["single_chain", "dominator"])
+@pytest.mark.parametrize("policy", ["dominator", "stitch"])
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_full_workloads(name, policy, emulated):
     compare(name, policy, "float32", "full")

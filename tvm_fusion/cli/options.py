@@ -12,7 +12,7 @@ from typing import Any
 from ..limits import Limits
 
 _TARGET = "nvidia/nvidia-a100"
-_POLICY = "dominator"
+_POLICY = "stitch"
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,9 @@ def decide_edges(
     return tuple(decided)
 
 
+#: The policy that is used where none is named.
+DEFAULT_POLICY = "stitch"
+
 _POLICIES: dict[str, Callable[..., Policy]] = {}
 
 _Factory = TypeVar("_Factory", bound=Callable[..., Any])

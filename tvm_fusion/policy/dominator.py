@@ -63,6 +63,33 @@ class Dominator:
         return _Run(graph, groups, check).partition()
 
 
+def seeds(
+    graph: DataflowGraph, groups: GrowingGroups, check: GroupCheck | None
+) -> tuple[list[Group], dict[int, Reason]]:
+    """Groups of the first two phases and of the joins with a contraction.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        The ops.
+    groups : GrowingGroups
+        The partition into single ops; it is left as the groups have it.
+    check : callable or None
+        As for :class:`tvm_fusion.Policy`; asked for joins only.
+
+    Returns
+    -------
+    groups : list of Group
+        Without the reshapes at their rim.
+    refusals : dict of int to Reason
+        For ops that were not fused with their readers, why.
+    """
+    run = _Run(graph, groups, check)
+    run.fuse_to_post_dominators()
+    run.join_readers(contractions_only=True)
+    return run.groups_formed(), run.refusals
+
+
 class _Run:
     """One run of the algorithm over one graph."""
 
@@ -78,13 +105,19 @@ class _Run:
         self.highest_on_path = self._highest_on_paths()
 
     def partition(self) -> Partition:
+        self.fuse_to_post_dominators()
+        self.join_readers()
+        groups = self.groups_formed()
+        return Partition(tuple(groups), decide_edges(self.graph, groups, self._reason))
+
+    def fuse_to_post_dominators(self) -> None:
         for phase in (0, 1):
             for op in self.graph.topological_order:
                 self._fuse_to_post_dominator(op, phase)
+
+    def join_readers(self, contractions_only: bool = False) -> None:
         for op in reversed(self.graph.topological_order):
-            self._join_reader(op)
-        groups = self._groups()
-        return Partition(tuple(groups), decide_edges(self.graph, groups, self._reason))
+            self._join_reader(op, contractions_only)
 
     def _highest_on_paths(self) -> list[int]:
         """For each op the one of highest pattern on the way to its post-dominator, included."""
@@ -166,7 +199,7 @@ class _Run:
 
     # -- phase 2: joins beyond stock, each checked -----------------------------------------
 
-    def _join_reader(self, op: int) -> None:
+    def _join_reader(self, op: int, contractions_only: bool) -> None:
         """Join the group of ``op`` to the one group that reads ``op``, where that may be."""
         readers = {self.groups.find(reader) for reader in self.graph.consumers(op)}
         if readers <= {self.groups.find(op)}:
@@ -177,6 +210,10 @@ class _Run:
             return
         sink = readers.pop()
         first, second = self.groups.members[self.groups.find(op)], self.groups.members[sink]
+        if contractions_only and not any(
+            self.graph.ops[member].kind is OpKind.CONTRACTION for member in (*first, *second)
+        ):
+            return
         size = len(first) + len(second)
         if size > _MAX_JOINED:
             self.refusals.setdefault(op, TooLargeToTry(size, _MAX_JOINED))
@@ -194,7 +231,7 @@ class _Run:
 
     # -- results ---------------------------------------------------------------------------
 
-    def _groups(self) -> list[Group]:
+    def groups_formed(self) -> list[Group]:
         place = self.graph.position.__getitem__
         found = []
         for root in self.groups.roots():

@@ -259,3 +259,113 @@ class OverLimit(Reason):
     allowed: int
     code = "over_limit"
     template = "scheduled together they need {needed} {resource}, {allowed} are allowed"
+
+
+@dataclass(frozen=True)
+class UnreadableNests(Reason):
+    """The loop nests of an op are none that a kernel can be planned from."""
+
+    op: str
+    why: str
+    code = "unreadable"
+    template = "the loops of {op} are not understood: {why}"
+
+
+@dataclass(frozen=True)
+class PairReason(Reason):
+    """Base class of reasons that hold for two kernels, and speak of one pair of ops in them."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class BesideContraction(PairReason):
+    """A contraction takes elementwise ops behind it and index maps before it, nothing else."""
+
+    code = "contraction"
+    template = "{first} and {second} stay apart: a contraction is no place for other work"
+
+
+@dataclass(frozen=True)
+class GatherInside(Reason):
+    """What an op would gather from was made inside of the group."""
+
+    op: str
+    code = "gather"
+    template = "{op} reads at indices that depend on data, from what the kernel itself computes"
+
+
+@dataclass(frozen=True)
+class NoCommonAxis(PairReason):
+    """The two have no axes that both walk alike and that thread blocks could share out."""
+
+    why: str
+    code = "no_common_axis"
+    template = "{first} with {second}: {why}"
+
+
+@dataclass(frozen=True)
+class SymbolicRow(PairReason):
+    """A row, which a thread block would hold, has an extent that is known at run time only."""
+
+    why: str
+    code = "symbolic_row"
+    template = "{first} with {second}: {why}"
+
+
+@dataclass(frozen=True)
+class RowDoesNotFit(PairReason):
+    """What lies between the two needs more shared memory than a thread block may have."""
+
+    bytes_needed: int
+    bytes_allowed: int
+    code = "shared_memory"
+    template = (
+        "what lies between {first} and {second} needs {bytes_needed} bytes of shared memory, "
+        "{bytes_allowed} are allowed"
+    )
+
+
+@dataclass(frozen=True)
+class Recompute(PairReason):
+    """One kernel would compute expensive results over and over."""
+
+    factor: float
+    why: str
+    code = "recompute"
+    template = "{first} with {second}: {why}"
+
+
+@dataclass(frozen=True)
+class NoPlan(PairReason):
+    """No kernel is planned for the two, by a rule that has no reason of its own."""
+
+    rule: str
+    why: str
+    code = "no_plan"
+    template = "{first} with {second}: {why} ({rule})"
+
+
+@dataclass(frozen=True)
+class NoBenefit(PairReason):
+    """One kernel would take longer than two, by a roofline model."""
+
+    microseconds_apart: float
+    microseconds_together: float
+    thread_blocks: int
+    code = "no_benefit"
+    template = (
+        "{first} with {second} would take {microseconds_together} us in one kernel of "
+        "{thread_blocks} thread blocks, {microseconds_apart} us apart"
+    )
+
+
+@dataclass(frozen=True)
+class TooManyNests(Reason):
+    """The group would have more loop nests than are planned together."""
+
+    nests: int
+    most: int
+    code = "too_many_nests"
+    template = "the group would have {nests} loop nests; up to {most} are planned together"

@@ -25,10 +25,12 @@ class GrowingGroups:
     device : Device
         Figures of the GPU.
     model : str
-        How the shared memory of reductions is reckoned.
+        How the shared memory of reductions is reckoned; empty: it is not.
     """
 
-    def __init__(self, graph: DataflowGraph, limits: Limits, device: Device, model: str) -> None:
+    def __init__(
+        self, graph: DataflowGraph, limits: Limits, device: Device, model: str = ""
+    ) -> None:
         self.graph = graph
         self.limits = limits
         self.budget = device.shared_memory_budget(limits)
@@ -61,7 +63,7 @@ class GrowingGroups:
 
     def shared_bytes(self, op: int) -> int:
         """Shared memory that an op needs, in bytes per thread block."""
-        if self.graph.ops[op].kind not in _REDUCING:
+        if not self.model or self.graph.ops[op].kind not in _REDUCING:
             return 0
         return shared_bytes(self.graph, op, self.model)
 

@@ -15,7 +15,7 @@ from ..analysis import Op
 from ..analysis.traffic import Totals, total
 from ..errors import ModelError
 from ..limits import Limits
-from ..policy import Policy, get_policy
+from ..policy import DEFAULT_POLICY, Policy, get_policy
 from ..trace import Trace, record
 from ..transform import OperatorFusion
 from .data import Summary, edge_summaries, group_summaries, versions
@@ -27,7 +27,7 @@ _Excluded = Iterable[str] | Callable[[Op], bool]
 def summarise(
     mod: tvm.IRModule,
     target: str | tvm.target.Target,
-    policy: str | Policy = "dominator",
+    policy: str | Policy = DEFAULT_POLICY,
     limits: Limits | None = None,
     no_fuse: _Excluded = (),
     assume: Mapping[str, int] | None = None,

@@ -1,6 +1,7 @@
 """The passes that a user sees, one a file."""
 
 from .annotate_op_kind import AnnotateOpKind
+from .duplicate_broadcasts import DuplicateBroadcasts
 from .fuse_ops import FuseOps
 from .inline_scalar_constants import InlineScalarConstants
 from .merge_dataflow_blocks import MergeDataflowBlocks
@@ -13,6 +14,7 @@ from .split_composites import SplitComposites
 __all__ = [
     "AnnotateOpKind",
     "ApplyDatabase",
+    "DuplicateBroadcasts",
     "FuseOps",
     "InlineScalarConstants",
     "MergeDataflowBlocks",

@@ -19,10 +19,11 @@ from ..device import Device
 from ..device.gpu import DEFAULT_TARGET
 from ..limits import Limits
 from ..planning import Plan, attach_plans
-from ..policy import Policy, get_policy
+from ..policy import DEFAULT_POLICY, Dominator, Policy, Stitch, get_policy
 from ..trace import BlockRecord, GroupRecord, current_trace
 from .annotate_op_kind import AnnotateOpKind
 from .build import Names, make_seq
+from .duplicate_broadcasts import DuplicateBroadcasts
 from .fuse_block import Accepted, BlockFuser
 from .grouping import group_name, rebuild_block
 from .inline_scalar_constants import InlineScalarConstants
@@ -44,7 +45,7 @@ class FuseOps:
     Parameters
     ----------
     policy : str or Policy
-        ``"dominator"`` (default), ``"single_chain"``, a registered name, or a policy.
+        ``"stitch"`` (default), ``"dominator"``, ``"single_chain"``, a registered name, or a policy.
     limits : Limits, optional
         Budgets of a kernel.
     no_fuse : iterable of str, or callable
@@ -73,7 +74,7 @@ class FuseOps:
 
     def __init__(
         self,
-        policy: str | Policy = "dominator",
+        policy: str | Policy = DEFAULT_POLICY,
         limits: Limits | None = None,
         no_fuse: Iterable[str] | Callable[[Op], bool] = (),
         feedback: str = "auto",
@@ -109,6 +110,7 @@ def _prepare(mod: tvm.IRModule, no_fuse: Iterable[str]) -> tvm.IRModule:
         relax.transform.CanonicalizeBindings(),
         InlineScalarConstants(),
         SplitComposites(keep=no_fuse),
+        DuplicateBroadcasts(),
         AnnotateOpKind(),
     ]
     made = tvm.transform.Sequential(passes)(mod)
@@ -128,12 +130,15 @@ class _Run:
         no_fuse: Sequence[str] | Callable[[Op], bool],
     ) -> None:
         self.mod = mod
-        self.policy = policy
         self.limits = limits
         self.no_fuse = no_fuse
         target = tvm.target.Target.current(allow_none=True)
         self.device = Device.from_target(target or tvm.target.Target(DEFAULT_TARGET))
-        self.fuser = BlockFuser(mod, policy, limits, self.device, _trial(target, limits))
+        trial = _trial(target, limits)
+        if trial is not None and trial.as_stock and isinstance(policy, Stitch):
+            policy = Dominator()  # nobody will be there to write the kernels that stitch plans
+        self.policy = policy
+        self.fuser = BlockFuser(mod, policy, limits, self.device, trial)
         self.names = Names(mod)
         self.added: dict[Any, Any] = {}  # GlobalVar -> Primitive function
         self.known: dict[Any, Any] = {}  # structure of a Primitive function -> GlobalVar
@@ -264,4 +269,6 @@ def _plan(block: BlockGraph, group: Accepted) -> Plan:
     if group.attempt.kernel is None:
         return Plan(functions, kinds)
     kernel = group.attempt.kernel
-    return Plan(functions, kinds, kernel.rule, kernel.threads, group.attempt.shared_bytes)
+    return Plan(
+        functions, kinds, kernel.rule, kernel.threads, group.attempt.shared_bytes, kernel.plan
+    )

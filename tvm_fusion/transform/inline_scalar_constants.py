@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import relax, s_tir, tirx
 
 from ..analysis.blocks import vars_of
-from ..analysis.primfunc import ORIGIN_ATTR
+from ..analysis.primfunc import OP_KIND_ATTR, ORIGIN_ATTR, describe
 from ..analysis.relax_graph import GROUP_ATTR
 from .build import make_call_tir
 from .rewrite_calls import Add, rewrite_calls
@@ -113,4 +113,8 @@ def _specialise(func: tirx.PrimFunc, scalars: dict[int, Any]) -> tirx.PrimFunc |
     if any(var in value_of for var in vars_of(body)):
         return None
     params = [param for i, param in enumerate(func.params) if i not in scalars]
-    return tirx.PrimFunc(params, body, func.ret_type, func.attrs)
+    made = tirx.PrimFunc(params, body, func.ret_type, func.attrs)
+    # A kind that was read off the function may be another now: a constant index is no data.
+    kind = (func.attrs or {}).get(OP_KIND_ATTR)
+    read_off = kind is not None and str(kind) == describe(func).kind.value
+    return made.without_attr(OP_KIND_ATTR) if read_off else made

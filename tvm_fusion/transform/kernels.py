@@ -15,8 +15,9 @@ from ..device import Device
 from ..device.gpu import STATIC_SHARED_BYTES
 from ..errors import one_line
 from ..limits import Limits
+from ..planning.kernel_plan import KernelPlan
 from ..policy.reasons import OverLimit, Reason, ScheduleFailed, SeveralKernels
-from ..schedule import Kernel, candidates, launch_refusal
+from ..schedule import Kernel, candidates, dynamic_shared_bytes, launch_refusal
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,23 @@ class KernelTrial:
         self.limits = limits
         self.device = Device.from_target(target, quiet=True)
 
-    def try_group(self, func: tirx.PrimFunc) -> Attempt:
-        """Schedule a group: one kernel within the limits, or a reason."""
-        return self._try(func, single=True)
+    def try_group(self, func: tirx.PrimFunc, plan: KernelPlan | None = None) -> Attempt:
+        """Schedule a group: one kernel within the limits, or a reason.
+
+        Parameters
+        ----------
+        func : tirx.PrimFunc
+            The group's unscheduled PrimFunc.
+        plan : KernelPlan, optional
+            What was planned for it before; planned anew where left out or unfit.
+        """
+        return self._try(func, single=True, plan=plan)
 
     def try_op(self, func: tirx.PrimFunc) -> Attempt:
         """Schedule an op by itself, which may take several kernels."""
         return self._try(func, single=False)
 
-    def _try(self, func: tirx.PrimFunc, single: bool) -> Attempt:
+    def _try(self, func: tirx.PrimFunc, single: bool, plan: KernelPlan | None = None) -> Attempt:
         bare = func.without_attr("global_symbol") if "global_symbol" in (func.attrs or {}) else func
         limits = (self._budget(), self.limits.max_kernel_args, _lowering_options())
         key = (tvm_ffi.StructuralKey(bare), str(self.target), limits, single, self.as_stock)
@@ -93,19 +102,21 @@ class KernelTrial:
             self._cache.move_to_end(key)
             return self._cache[key]
         with trial_context():
-            attempt = self._attempt(bare, single)
+            attempt = self._attempt(bare, single, plan)
         self._cache[key] = attempt
         if len(self._cache) > self._CACHE_SIZE:
             self._cache.popitem(last=False)
         return attempt
 
     def _budget(self) -> int:
-        return min(self.device.shared_memory_budget(self.limits), STATIC_SHARED_BYTES)
+        return self.device.shared_memory_budget(self.limits)
 
-    def _attempt(self, func: tirx.PrimFunc, single: bool) -> Attempt:
+    def _attempt(
+        self, func: tirx.PrimFunc, single: bool, plan: KernelPlan | None = None
+    ) -> Attempt:
         first_reason: Reason | None = None
         last: Kernel | None = None
-        for kernel in candidates(func, self.target, self.as_stock):
+        for kernel in candidates(func, self.target, self.as_stock, self.limits, plan):
             reason, shared = self._refusal(kernel, single)
             if reason is None:
                 return Attempt(kernel, None, shared)
@@ -128,11 +139,16 @@ class KernelTrial:
             made = parse_kernels(emit_cuda(kernel.func, self.target))
         except Exception as error:  # whatever TVM's lowering raises: another rule may do
             return ScheduleFailed(one_line(error)), 0
-        if single and len(made) != 1:
+        alternatives = kernel.plan.alternatives if kernel.plan is not None else 1
+        if single and len(made) != alternatives:
             return SeveralKernels(len(made), kernel.rule), 0
-        if single and made[0].uses_dynamic_shared:
+        dynamic = dynamic_shared_bytes(kernel.func)
+        if single and made[0].uses_dynamic_shared and not dynamic:
             return ScheduleFailed("it asks for dynamic shared memory, which is not counted"), 0
-        shared = max((k.static_shared_bytes for k in made), default=0)
+        static = max((k.static_shared_bytes for k in made), default=0)
+        if static > STATIC_SHARED_BYTES:
+            return OverLimit("bytes of static shared memory", static, STATIC_SHARED_BYTES), static
+        shared = static + dynamic
         if shared > self._budget():
             return OverLimit("bytes of shared memory", shared, self._budget()), shared
         return None, shared

@@ -10,7 +10,7 @@ from tvm.s_tir import meta_schedule
 
 from ..analysis import Op
 from ..limits import Limits
-from ..policy import Policy
+from ..policy import DEFAULT_POLICY, Policy
 from .annotate_op_kind import AnnotateOpKind
 from .fuse_ops import FuseOps
 from .reshapes_to_views import ReshapesToViews
@@ -37,7 +37,7 @@ class OperatorFusion:
 
     def __init__(
         self,
-        policy: str | Policy = "dominator",
+        policy: str | Policy = DEFAULT_POLICY,
         limits: Limits | None = None,
         no_fuse: Iterable[str] | Callable[[Op], bool] = (),
         feedback: str = "auto",

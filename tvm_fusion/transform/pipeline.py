@@ -11,7 +11,7 @@ import tvm
 from ..analysis import Op
 from ..errors import TargetError
 from ..limits import Limits
-from ..policy import Policy, get_policy
+from ..policy import DEFAULT_POLICY, Policy, get_policy
 from .operator_fusion import fusion_passes
 from .options import check_feedback
 
@@ -20,7 +20,7 @@ _REPLACED = ("AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR", "Appl
 
 
 def pipeline(
-    policy: str | Policy = "dominator",
+    policy: str | Policy = DEFAULT_POLICY,
     limits: Limits | None = None,
     no_fuse: Iterable[str] | Callable[[Op], bool] = (),
     feedback: str = "auto",

@@ -86,7 +86,8 @@ class _Scheduler:
 
     def _schedule(self, name: str, func: tirx.PrimFunc, is_group: bool) -> tirx.PrimFunc:
         assert self.trial is not None
-        attempt = self.trial.try_group(func)
+        plan = self.plans[name].kernel if name in self.plans else None
+        attempt = self.trial.try_group(func, plan)
         if attempt.kernel is None:
             if is_group:
                 why = attempt.reason.message if attempt.reason else "no schedule"

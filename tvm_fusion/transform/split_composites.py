@@ -122,14 +122,36 @@ def _piece_func(func: tirx.PrimFunc, nest: Any) -> tuple[tirx.PrimFunc, list[Any
         dict.fromkeys(load.source for load in loads_of(nest) if load.source not in written)
     )
     params = [*reads, written[0]]
-    told = {v for buffer in params for extent in buffer.shape for v in _bare(extent)}
-    needed = {v for loop in _loops(nest) for v in _symbols(loop.extent)}
-    if not needed <= told:
-        return None
     root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), s_tir.SBlock([], [], [], "root", nest))
     attrs = {k: v for k, v in (func.attrs or {}).items() if k in ("tirx.noalias", "s_tir")}
     piece = tirx.PrimFunc(params, root, func.ret_type, tvm.ir.make_node("ir.DictAttrs", **attrs))
-    return piece, reads, written[0], blocks[0].name_hint
+    told = _with_told_extents(piece, params)
+    return None if told is None else (told, reads, written[0], blocks[0].name_hint)
+
+
+def _with_told_extents(piece: tirx.PrimFunc, params: list[Any]) -> tirx.PrimFunc | None:
+    """The piece with every extent that its tensors do not tell as such (``b * 6``) a variable.
+
+    None where a variable is left that the shapes of its tensors do not tell.
+    """
+    told = {v for buffer in params for extent in buffer.shape for v in _bare(extent)}
+    compound = [
+        extent
+        for buffer in params
+        for extent in buffer.shape
+        if not isinstance(extent, tirx.IntImm | tirx.Var) and not set(_symbols(extent)) <= told
+    ]
+    for number, extent in enumerate(compound):
+        var = tirx.Var(f"extent_{number}", str(extent.ty.dtype))
+
+        def replace(expr: Any, extent: Any = extent, var: Any = var) -> Any:
+            return var if tvm_ffi.structural_equal(expr, extent) else expr
+
+        piece = tvm_ffi.structural_map(piece, (type(extent), replace))
+    buffers = iter_params(piece)
+    told = {v for buffer in buffers for extent in buffer.ty.shape for v in _bare(extent)}
+    needed = {v for loop in _loops(piece.body.block.body) for v in _symbols(loop.extent)}
+    return piece if needed <= told else None
 
 
 def _loops(nest: Any) -> list[Any]:

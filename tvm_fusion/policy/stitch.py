@@ -1,0 +1,318 @@
+"""Fusion of whatever one kernel can be planned for: through reductions, to several outputs.
+
+Groups start as those of TVM's algorithm (see :mod:`tvm_fusion.policy.dominator`) and grow by
+merging a producer with a consumer, or two readers of one tensor, the pair that saves most memory
+traffic first. A pair merges where one kernel can be planned for both and a roofline model says that
+it takes less time than two. Contractions stay as TVM's algorithm leaves them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ..analysis import DataflowGraph, OpKind
+from ..device import Device
+from ..limits import Limits
+from .base import Group, GroupCheck, Partition, decide_edges, register_policy
+from .contracted import ContractedGraph
+from .dominator import seeds
+from .neighbours import Neighbours
+from .reasons import (
+    BesideContraction,
+    Cyclic,
+    NoBenefit,
+    OutOfFusions,
+    PairReason,
+    PathBlocked,
+    Reason,
+    Recompute,
+    SeveralReaders,
+    TooDeep,
+    TooManyOps,
+    View,
+)
+from .union import GrowingGroups
+from .units import Unit, UnitPlanner, op_refusal
+
+#: Minus the bytes saved, ops of both, where they stand, and the two nodes.
+_Entry = tuple[int, int, int, int, int, int]
+
+#: A node of at least this many ops takes several equal neighbours at once.
+_LARGE = 16
+
+
+@register_policy("stitch")
+class Stitch:
+    """Fusion by planning: any convex group that one kernel can hold and that pays."""
+
+    name = "stitch"
+
+    def partition(
+        self,
+        graph: DataflowGraph,
+        limits: Limits,
+        device: Device,
+        check: GroupCheck | None = None,
+    ) -> Partition:
+        """Form groups. See :class:`tvm_fusion.Policy`."""
+        return _Run(graph, limits, device, check).partition()
+
+
+class _Run:
+    """One run over one graph. A *node* is an op or a set of ops that became one kernel."""
+
+    def __init__(
+        self,
+        graph: DataflowGraph,
+        limits: Limits,
+        device: Device,
+        check: GroupCheck | None,
+    ) -> None:
+        self.graph = graph
+        self.limits = limits
+        self.check = check
+        self.planner = UnitPlanner(graph, limits, device)
+        self.nodes = ContractedGraph(graph)
+        self.near = Neighbours(graph, self.nodes)
+        self.units: dict[int, Unit | Reason] = {}
+        self.kept: dict[int, Group] = {}  # nodes that are no planned kernel: contractions
+        self.dissolved: list[tuple[Group, Reason]] = []
+        self.restored: dict[int, Reason] = {}  # kept nodes that could not be planned, and why
+        self.parts: dict[int, tuple[int, ...]] = {}  # what a node was merged of
+        self.failed: dict[int, Reason] = {}  # nodes that were cut, since no kernel came out
+        self.refusals: dict[tuple[int, int], Reason] = {}
+        self.fusions = 0
+        self.queue: list[_Entry] = []
+
+    def partition(self) -> Partition:
+        growing = GrowingGroups(self.graph, self.limits, self.planner.device)
+        formed, self.seed_refusals = seeds(self.graph, growing, self.check)
+        for group in formed:
+            self._plant(group)
+        for node in list(self.nodes.members):
+            self._propose(node)
+        while self.queue:
+            self._merge_next()
+        for group, reason in self.dissolved:
+            self._restore(group, reason)
+        groups = self._groups()
+        return Partition(tuple(groups), decide_edges(self.graph, groups, self._reason))
+
+    # -- seeds ------------------------------------------------------------------------------
+
+    def _plant(self, group: Group) -> None:
+        """Make a seed a node if it stays as it is or can be planned."""
+        if len(group.ops) == 1:
+            return
+        if self._contracts(group.ops):
+            self._keep(group)
+            return
+        unit = self._seed_unit(group)
+        if isinstance(unit, Unit) and not self.nodes.would_cycle(group.ops):
+            self.units[self._merge_nodes(group.ops)] = unit
+        elif isinstance(unit, Reason) and not isinstance(unit, Recompute):
+            self.dissolved.append((group, unit))
+
+    def _seed_unit(self, group: Group) -> Unit | Reason:
+        for op in group.ops:
+            reason = op_refusal(self.graph, op)
+            if reason is not None:
+                return reason
+        first, last = (self.graph.ops[op].name for op in (group.ops[0], group.ops[-1]))
+        return self.planner.plan(group.ops, first, last)
+
+    def _keep(self, group: Group) -> int | None:
+        nodes = {self.nodes.node_of[op] for op in group.ops}
+        if self.nodes.would_cycle(nodes):
+            return None
+        node = self._merge_nodes(nodes)
+        self.kept[node] = group
+        return node
+
+    def _restore(self, group: Group, reason: Reason) -> None:
+        """Form a seed that could not be planned after all, if none of its ops found another place.
+
+        The schedule rules may still make one kernel of it.
+        """
+        nodes = {self.nodes.node_of[op] for op in group.ops}
+        inside = set(group.ops)
+        apart = len(nodes) > 1 and all(set(self.nodes.members[n]) <= inside for n in nodes)
+        if apart and self.check is not None and self.check(group.ops) is None:
+            node = self._keep(group)
+            if node is not None:
+                self.restored[node] = reason
+
+    def _merge_nodes(self, nodes: Iterable[int]) -> int:
+        nodes = set(nodes)
+        self.fusions += len(nodes) - 1
+        return self.nodes.merge(nodes)
+
+    def _contracts(self, ops: Iterable[int]) -> bool:
+        return any(self.graph.ops[op].kind is OpKind.CONTRACTION for op in ops)
+
+    # -- pairs ------------------------------------------------------------------------------
+
+    def _propose(self, node: int) -> None:
+        """Queue all pairs of a node, those that save the most bytes first."""
+        if self._node_refusal(node) is not None:
+            return
+        for other in self.near.of(node):
+            if self._node_refusal(other) is not None:
+                continue
+            first, second = sorted((node, other), key=self._place)
+            saved = self.near.shared_bytes(first, second)
+            size = len(self.nodes.members[first]) + len(self.nodes.members[second])
+            entry = (-saved, size, self._place(first), self._place(second), first, second)
+            heapq.heappush(self.queue, entry)
+
+    def _place(self, node: int) -> int:
+        return self.graph.position[self.nodes.members[node][0]]
+
+    def _node_refusal(self, node: int) -> Reason | None:
+        """Why a node merges with no other."""
+        ops = self.nodes.members[node]
+        if node in self.units and isinstance(self.units[node], Unit):
+            return None
+        if self.near.is_loose_view(ops[0]):
+            return View(self.graph.ops[ops[0]].name)
+        if node in self.kept or self._contracts(ops):
+            return BesideContraction("", "")
+        return op_refusal(self.graph, ops[0])
+
+    def _merge_next(self) -> None:
+        """Merge the next pair of the queue, or note why not.
+
+        Where a large node has several pairs that save as much, all are merged at once if they can
+        be: planning each in turn would take quadratic time.
+        """
+        pair = self._pop()
+        star = [pair] if pair else []
+        while pair and self.queue and self._same_star(star, self.queue[0]):
+            following = self._pop()
+            star += [following] if following else []
+        together = {n for two in star if not self.nodes.would_cycle(two) for n in two}
+        if len(together) > 2 and self._try_merge(together) is None:
+            return
+        for first, second in star:
+            if first in self.nodes.members and second in self.nodes.members:
+                reason = self._try_merge((first, second))
+                if reason is not None:
+                    self.refusals[first, second] = reason
+
+    def _pop(self) -> tuple[int, int] | None:
+        *_, first, second = heapq.heappop(self.queue)
+        alive = first in self.nodes.members and second in self.nodes.members
+        return (first, second) if alive and (first, second) not in self.refusals else None
+
+    def _same_star(self, star: Sequence[tuple[int, int]], entry: _Entry) -> bool:
+        """Whether a pair saves as much as those of ``star``, around the same large node."""
+        centre = max(star[0], key=lambda node: len(self.nodes.members[node]))
+        if len(self.nodes.members[centre]) < _LARGE or centre not in entry[-2:]:
+            return False
+        return -entry[0] == self.near.shared_bytes(*star[0])
+
+    def _try_merge(self, merged: Collection[int]) -> Reason | None:
+        """Merge nodes and the reshapes between them, or say why not."""
+        parts = tuple(sorted(merged, key=self._place))
+        nodes = {*parts, *self.near.views_between(parts)}
+        ops = sorted(
+            (op for node in nodes for op in self.nodes.members[node]),
+            key=self.graph.position.__getitem__,
+        )
+        first, second = self._name(parts[0]), self._name(parts[-1])
+        reason = self._limit_refusal(len(ops), len(nodes) - 1)
+        if reason is not None:
+            return reason
+        if self.nodes.would_cycle(nodes):
+            return Cyclic(first)
+        apart = 0.0
+        for node in parts:
+            unit = self._unit(node)
+            if isinstance(unit, Reason):
+                return unit
+            apart += unit.seconds
+        union = self.planner.plan(ops, first, second)
+        if isinstance(union, Reason):
+            return union
+        if union.seconds >= apart:
+            apart_us, together_us = round(apart * 1e6, 2), round(union.seconds * 1e6, 2)
+            return NoBenefit(first, second, apart_us, together_us, union.thread_blocks)
+        node = self._merge_nodes(nodes)
+        self.units[node], self.parts[node] = union, parts
+        self._propose(node)
+        return None
+
+    def _name(self, node: int) -> str:
+        return self.graph.ops[self.nodes.members[node][-1]].name
+
+    def _unit(self, node: int) -> Unit | Reason:
+        if node not in self.units:
+            name = self._name(node)
+            self.units[node] = self.planner.plan(self.nodes.members[node], name, name)
+        return self.units[node]
+
+    def _limit_refusal(self, size: int, merges: int) -> Reason | None:
+        limits = self.limits
+        if limits.max_depth is not None and size > limits.max_depth:
+            return TooDeep(size, limits.max_depth)
+        if limits.max_group_size is not None and size > limits.max_group_size:
+            return TooManyOps(size, limits.max_group_size)
+        if limits.max_fusions is not None and self.fusions + merges > limits.max_fusions:
+            return OutOfFusions(limits.max_fusions)
+        return None
+
+    # -- results ----------------------------------------------------------------------------
+
+    def _groups(self) -> list[Group]:
+        found = [group for node in self.nodes.members for group in self._settled(node, node)]
+        return sorted(found, key=lambda group: self.graph.position[group.ops[0]])
+
+    def _settled(self, node: int, top: int) -> Iterator[Group]:
+        """The group of a node; where it comes out as no kernel, those of what it was merged of."""
+        unit = self.units.get(node)
+        if node in self.kept:
+            yield self.kept[node]
+        elif isinstance(unit, Unit) and len(unit.ops) > 1:
+            reason = self.check(unit.ops) if self.check and node in self.parts else None
+            if reason is None:
+                yield Group(unit.ops, unit.plan.shared_bytes)
+                return
+            self.failed[top] = reason
+            for part in self.parts[node]:
+                yield from self._settled(part, top)
+        elif self.graph.ops[node].dead_outputs and op_refusal(self.graph, node) is None:
+            yield Group((node,))
+
+    def _reason(self, producer: int, consumer: int, grouped: frozenset[int]) -> Reason:
+        """Why two ops are not in one group."""
+        first, second = self.graph.ops[producer], self.graph.ops[consumer]
+        for op in (producer, consumer):
+            refusal = op_refusal(self.graph, op)
+            if refusal is not None:
+                return refusal
+        for op in (consumer, producer):
+            if self.graph.ops[op].is_view and op not in grouped:
+                return View(self.graph.ops[op].name)
+        pair = sorted({self.nodes.node_of[op] for op in (producer, consumer)}, key=self._place)
+        if len(pair) == 1:
+            return self.failed[pair[0]]
+        if any(self._contracts(self.nodes.members[node]) for node in pair):
+            return self._contraction_reason(producer, consumer)
+        unplanned = [self.restored[node] for node in pair if node in self.restored]
+        reason = unplanned[0] if unplanned else self.refusals[pair[0], pair[1]]
+        if isinstance(reason, PairReason):
+            return replace(reason, first=first.name, second=second.name)
+        return reason
+
+    def _contraction_reason(self, producer: int, consumer: int) -> Reason:
+        """Why the groups of two ops, one of them with a contraction, stay apart.
+
+        What reads a contraction may have been hindered by other readers. What a contraction reads
+        stays outside however often it is read.
+        """
+        apart = BesideContraction(self.graph.ops[producer].name, self.graph.ops[consumer].name)
+        reason = self.seed_refusals.get(producer, apart)
+        behind = self._contracts(self.nodes.members[self.nodes.node_of[producer]])
+        return apart if isinstance(reason, SeveralReaders | PathBlocked) and not behind else reason
