@@ -194,8 +194,9 @@ print(fused.script())
 # %% [markdown]
 # `Schedule` turns the loops into one CUDA kernel. The four loop nests are gone: the elementwise
 # ones are computed where the reduction reads them, rows were divided among thread blocks, and the
-# points of a row among threads, which load four neighbours at a time. The attributes `tvm_fusion.group` and `op_pattern` mark a finished group: TVM's later passes, and a
-# second run of ours, leave it alone. And the bytes are those that we computed by hand.
+# points of a row among threads, which load four neighbours at a time. The attributes
+# `tvm_fusion.group` and `op_pattern` mark a finished group: TVM's later passes, and a second run of
+# ours, leave it alone. And the bytes are those that we computed by hand.
 
 # %%
 with target:
