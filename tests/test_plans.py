@@ -9,7 +9,7 @@ import pytest
 import tvm
 import tvm_ffi
 from support import legalize, prim_funcs
-from tvm import relax
+from tvm import relax, tirx
 from tvm.s_tir import dlight as dl
 
 import tvm_fusion as tf
@@ -105,3 +105,83 @@ def test_the_rule_works_among_dlights_own(cuda_target):
     assert func.attrs["tirx.is_scheduled"]
     assert inspect(func, "").kernels == 1
     assert inspect(func, "").threads == next(iter(read_plans(mod).values())).threads
+
+
+def scheduled(shapes, build, target):
+    """(rules of all functions, scheduled module) of a function of some tensors."""
+    builder = relax.BlockBuilder()
+    symbols: dict = {}
+    params = [
+        relax.Var(f"x{i}", relax.TensorType([extent(e, symbols) for e in shape], "float32"))
+        for i, shape in enumerate(shapes)
+    ]
+    with builder.function("main", params):
+        with builder.dataflow():
+            out = builder.emit_output(build(builder.emit, *params))
+        builder.emit_func_output(out)
+    with target, tf.record() as trace:
+        mod = tf.OperatorFusion()(legalize(builder.get()))
+    return trace.rules, mod
+
+
+def extent(value, symbols):
+    return symbols.setdefault(value, tirx.Var(value, "int64")) if isinstance(value, str) else value
+
+
+def test_a_row_of_symbolic_length_is_planned_in_the_pipeline_too(cuda_target):
+    rules, mod = scheduled(
+        [("b", "n")],
+        lambda emit, x: relax.op.nn.softmax(emit(relax.op.multiply(x, x))),
+        cuda_target,
+    )
+    assert set(rules.values()) == {"tvm_fusion.Stitched"}
+    (func,) = prim_funcs(mod).values()
+    assert inspect(func, "").threads == 512
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda emit, t: relax.op.add(t, emit(relax.op.permute_dims(t))),
+        lambda emit, t: relax.op.add(t, emit(relax.op.flip(t, 0))),
+    ],
+    ids=["transposed", "reversed"],
+)
+def test_no_thread_block_works_on_a_large_tensor_alone(build, cuda_target):
+    rules, mod = scheduled(
+        [(2048, 2048)], lambda emit, x: build(emit, emit(relax.op.exp(x))), cuda_target
+    )
+    for func in prim_funcs(mod).values():
+        grid = max(
+            int(loop.extent)
+            for loop in thread_loops(func)
+            if loop.thread_binding.thread_tag == "blockIdx.x"
+        )
+        assert grid >= 256, rules
+
+
+def thread_loops(func):
+    found: list = []
+    tvm_ffi.structural_walk(func.body, (tirx.For, found.append))
+    return [loop for loop in found if loop.kind == tirx.ForKind.THREAD_BINDING]
+
+
+@pytest.mark.parametrize("shape", [(0, 64), (16, 0)])
+def test_tensors_without_elements(shape, cuda_target):
+    _, mod = scheduled(
+        [shape], lambda emit, x: relax.op.multiply(emit(relax.op.exp(x)), x), cuda_target
+    )
+    assert prim_funcs(mod)
+
+
+def test_results_that_are_evaluated_again_are_evaluated_once_in_each_place(cuda_target):
+    """Every one of a chain of outputs over rows of any length: no doubling from one to the next."""
+
+    def chain(emit, x):
+        made = [x]
+        for _ in range(24):
+            made.append(emit(relax.op.multiply(made[-1], made[-1])))
+        return relax.Tuple(made[1:])
+
+    rules, _ = scheduled([(64, "n")], chain, cuda_target)
+    assert rules

@@ -74,10 +74,11 @@ class Index:
 
     def renamed(self, names: Mapping[str, Extent]) -> Index:
         """The index with symbolic extents replaced."""
-        if not any(t.coefficient.symbols or t.upper.symbols for t in self.terms):
+        terms = (*self.terms, *self.selected)
+        if not any(t.coefficient.symbols or t.upper.symbols for t in terms):
             return self
-        terms = tuple(t.renamed(names) for t in self.terms)
-        return replace(self, terms=terms, selected=tuple(t.renamed(names) for t in self.selected))
+        renamed = tuple(t.renamed(names) for t in self.terms)
+        return replace(self, terms=renamed, selected=tuple(t.renamed(names) for t in self.selected))
 
     def stays_in(self, extent: Extent) -> bool:
         """Whether it is known to lie within an axis of that extent whatever a condition says."""

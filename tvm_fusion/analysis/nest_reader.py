@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import tirx
 
 from .access import writes_own_place
-from .blocks import Block, is_reduction, iter_params, loads_of, parse_blocks
+from .blocks import Block, is_reduction, iter_params, loads_of, parse_blocks, static_int
 from .extents import Symbols
 from .index import IndexReader
 from .nests import Axis, Nest, Nests, Tensor, TensorAccess, Unreadable, live
@@ -94,6 +94,10 @@ class _Reader:
         self.numbers: dict[Any, int] = {buffer: i for i, buffer in enumerate(self.buffers)}
 
     def read(self) -> Nests:
+        extents = [iv.dom.extent for block in self.blocks for iv in block.iter_vars]
+        extents += [extent for buffer in self.buffers for extent in buffer.shape]
+        if any(static_int(extent) == 0 for extent in extents):
+            raise Unreadable("it has an extent of 0")
         every = [self._nest(block) for block in self.blocks]
         alive = live(every, range(self.params))
         nests = tuple(every[n] for n in alive)

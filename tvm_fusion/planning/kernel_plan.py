@@ -100,7 +100,11 @@ class KernelPlan:
     @property
     def alternatives(self) -> int:
         """Kernels of which the host launches one."""
-        return 1 + (self.longer.alternatives if self.longer is not None else 0)
+        return len(self.chain())
+
+    def chain(self) -> list[KernelPlan]:
+        """The plan and those for longer rows."""
+        return [self, *(self.longer.chain() if self.longer is not None else ())]
 
     @property
     def threads_per_block(self) -> int:
@@ -127,6 +131,10 @@ class KernelPlan:
                 value = KernelPlan.from_json(value)
             values[field.name] = tuple(value) if isinstance(value, list) else value
         plan = KernelPlan(**values)
+        counts = (plan.threads, plan.rows_per_block, plan.vector)
+        if not all(type(count) is int and count > 0 for count in counts):
+            raise ValueError(f"threads, rows and vector are {counts}")
+        hash(plan)  # raises where some part is no plain data
         if plan.mode not in MODES or not set(plan.placement) <= set(PLACES):
             raise ValueError(f"mode {plan.mode!r} with places {sorted(set(plan.placement))}")
         return plan

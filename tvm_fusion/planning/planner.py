@@ -26,6 +26,10 @@ from .stage import inputs_read_again, stage_inputs
 #: A symbolic extent is taken for this many where sizes are compared.
 _SYMBOL = 128
 
+#: Fewer thread blocks than this leave most of a GPU idle; shorter rows do not matter.
+_FEW_ROWS = 256
+_LONG_ROW = 4096
+
 #: A row that is walked by threads has at most this many points in a pointwise group.
 _FLAT_POINTS = 4096
 
@@ -213,8 +217,29 @@ class _Planner:
                 break
         return chosen
 
+    def _check_rows(self, layout: Layout, rows_of_block: int = 1) -> None:
+        """Refuse few long rows where nothing needs a row as a whole.
+
+        Only a reduction of all of it makes a thread block hold a row; what merely looks around in
+        it, like a window or a reversed read, is better divided among many blocks by other rules.
+        """
+        if any(self.group.nests[n].reduces and not layout.local[n] for n in self.roots):
+            return
+        rows = layout.rows.static
+        longest = max((layout.points(n).estimate(_SYMBOL) for n in self.roots), default=1)
+        points = longest * rows_of_block
+        if rows is not None and rows < _FEW_ROWS * rows_of_block and points > _LONG_ROW:
+            blocks = -(-rows // rows_of_block)
+            raise CannotPlan(
+                "few_rows" if layout.parallel else "no_common_axis",
+                f"{blocks} thread blocks would work on {points} points each: {self._spoilt()}",
+                thread_blocks=blocks,
+                points=points,
+            )
+
     def _plan_rows(self, parallel: list[int], local: list[int]) -> KernelPlan:
         layout = Layout(self.digits, parallel, local)
+        self._check_rows(layout)
         walked = [c for n in self.roots for c in (layout.local[n], layout.reduced[n]) if c]
         longest = max((layout.size(c).number for c in walked), default=1)
         long_ones = [c for c in walked if layout.size(c).number == longest]
@@ -231,6 +256,11 @@ class _Planner:
         longest = max(sizes, key=lambda e: e.estimate(_SYMBOL))
         if not all(e.symbols == longest.symbols and e.at_most(longest) for e in sizes if e.symbols):
             raise CannotPlan("symbolic_row", "its rows have several symbolic lengths")
+        if any(layout.local[n] and layout.size(layout.reduced[n]).symbols for n in self.roots):
+            raise CannotPlan(
+                "symbolic_row",
+                "it reduces along a symbolic axis for each of several elements of a row",
+            )
         innermost = [
             self.digits.extents[c[-1]]
             for n in self.roots
@@ -259,6 +289,7 @@ class _Planner:
         rows = product(self.digits.extents[c] for c in parallel)
         vector = self._vector([extent])
         layout = Layout(self.digits, parallel, local)
+        self._check_rows(layout, 32)
         longest = max(
             (
                 max(layout.size(layout.local[n]).number, layout.size(layout.reduced[n]).number)

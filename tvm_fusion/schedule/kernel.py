@@ -45,7 +45,8 @@ class Kernel:
 def inspect(func: tirx.PrimFunc, rule: str, plan: KernelPlan | None = None) -> Kernel:
     """Read the figures off a scheduled PrimFunc."""
     nests = root_nests(func)
-    threads = max((_threads(_extents(nest)) for nest in nests), default=0)
+    launches = [launch for nest in nests for launch in _launches(nest)]
+    threads = max((_threads(_extents(launch)) for launch in launches), default=0)
     return Kernel(func, rule, len(nests), threads, plan)
 
 
@@ -63,8 +64,8 @@ def launch_refusal(func: tirx.PrimFunc, max_threads: int, max_args: int) -> Reas
     """
     if len(func.params) > max_args:
         return OverLimit("kernel arguments", len(func.params), max_args)
-    for nest in root_nests(func):
-        extents = _extents(nest)
+    for launch in (launch for nest in root_nests(func) for launch in _launches(nest)):
+        extents = _extents(launch)
         if _threads(extents) > max_threads:
             return OverLimit("threads per block", _threads(extents), max_threads)
         for axis, grid, block in zip(_AXES, MAX_GRID, MAX_BLOCK, strict=True):
@@ -72,6 +73,14 @@ def launch_refusal(func: tirx.PrimFunc, max_threads: int, max_args: int) -> Reas
                 if extents.get(tag, 1) > most:
                     return OverLimit(tag, extents[tag], most)
     return None
+
+
+def _launches(nest: Any) -> list[Any]:
+    """The kernels of which the host launches one: the sides of a host-level branch."""
+    if not isinstance(nest, tirx.IfThenElse):
+        return [nest]
+    sides = [side for side in (nest.then_case, nest.else_case) if side is not None]
+    return [launch for side in sides for launch in _launches(side)]
 
 
 def _threads(extents: dict[str, int]) -> int:
@@ -101,12 +110,17 @@ def _extents(nest: Any) -> dict[str, int]:
 
 def dynamic_shared_bytes(func: tirx.PrimFunc) -> int:
     """Shared memory that a scheduled PrimFunc asks for at launch, in bytes per block at most."""
-    found = [0]
+    arrays: list[Any] = []
 
     def visit(block: Any) -> None:
-        for buffer in block.alloc_buffers:
-            if buffer.scope() == "shared.dyn":
-                found[0] += (static_product(buffer.shape) or 0) * element_bytes(buffer.dtype)
+        arrays.extend(b for b in block.alloc_buffers if b.scope() == "shared.dyn")
 
     tvm_ffi.structural_walk(func.body, (s_tir.SBlock, visit))
-    return found[0]
+    most = 0
+    for launch in (launch for nest in root_nests(func) for launch in _launches(nest)):
+        stored: set[Any] = set()
+        tvm_ffi.structural_walk(launch, (tirx.BufferStore, lambda s, to=stored: to.add(s.buffer)))
+        sizes = (static_product(b.shape) or 0 for b in arrays if b in stored)
+        types = (element_bytes(b.dtype) for b in arrays if b in stored)
+        most = max(most, sum(size * width for size, width in zip(sizes, types, strict=True)))
+    return most

@@ -50,22 +50,22 @@ class Stitched(GPUScheduleRule):
             return None
         if contracts(func):
             return None
-        made = self._given(func) or self._planned(func, target)
+        device = Device.from_target(target, quiet=True)
+        made = self._given(func, device) or self._planned(func, device)
         return None if made is None else s_tir.Schedule(tvm.IRModule({"main": made}))
 
-    def _given(self, func: tirx.PrimFunc) -> tirx.PrimFunc | None:
-        if self.given is None:
+    def _given(self, func: tirx.PrimFunc, device: Device) -> tirx.PrimFunc | None:
+        if self.given is None or not _is_within(self.given, device, self.limits):
             return None
         try:
             made = write_kernel(func, self.given)
-        except (ValueError, KeyError, IndexError, Unreadable) as error:
+        except Exception as error:  # the plan is text that came from somewhere
             _LOG.info("the plan does not fit the function (%s): planning anew", error)
             return None
         self.plan = self.given
         return made
 
-    def _planned(self, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
-        device = Device.from_target(target, quiet=True)
+    def _planned(self, func: tirx.PrimFunc, device: Device) -> tirx.PrimFunc | None:
         try:
             plan = plan_kernel(
                 read_nests(func),
@@ -78,3 +78,16 @@ class Stitched(GPUScheduleRule):
             return None
         self.plan = plan
         return write_kernel(func, plan)
+
+
+def _is_within(plan: KernelPlan, device: Device, limits: Limits) -> bool:
+    """Whether a plan, which may have been made elsewhere, keeps to what this device grants."""
+    kernels = plan.chain()
+    try:
+        return all(
+            0 < kernel.threads_per_block <= device.threads_per_block
+            and kernel.shared_bytes <= device.shared_memory_budget(limits)
+            for kernel in kernels
+        )
+    except TypeError:  # some figure is none
+        return False

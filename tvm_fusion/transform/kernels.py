@@ -31,7 +31,7 @@ class Attempt:
     reason : Reason or None
         Why there is none.
     shared_bytes : int
-        Statically declared shared memory of that kernel, in bytes per block.
+        Shared memory of that kernel, declared and requested, in bytes per block.
     """
 
     kernel: Kernel | None
@@ -97,13 +97,17 @@ class KernelTrial:
     def _try(self, func: tirx.PrimFunc, single: bool, plan: KernelPlan | None = None) -> Attempt:
         bare = func.without_attr("global_symbol") if "global_symbol" in (func.attrs or {}) else func
         limits = (self._budget(), self.limits.max_kernel_args, _lowering_options())
-        key = (tvm_ffi.StructuralKey(bare), str(self.target), limits, single, self.as_stock)
+        settings = (str(self.target), limits, single, self.as_stock)
+        key = (tvm_ffi.StructuralKey(bare), settings, plan)
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
         with trial_context():
             attempt = self._attempt(bare, single, plan)
         self._cache[key] = attempt
+        if attempt.kernel is not None and plan is None:
+            # What Schedule asks with the plan that was made here.
+            self._cache[(key[0], settings, attempt.kernel.plan)] = attempt
         if len(self._cache) > self._CACHE_SIZE:
             self._cache.popitem(last=False)
         return attempt
@@ -143,7 +147,7 @@ class KernelTrial:
         if single and len(made) != alternatives:
             return SeveralKernels(len(made), kernel.rule), 0
         dynamic = dynamic_shared_bytes(kernel.func)
-        if single and made[0].uses_dynamic_shared and not dynamic:
+        if single and any(k.uses_dynamic_shared for k in made) and not dynamic:
             return ScheduleFailed("it asks for dynamic shared memory, which is not counted"), 0
         static = max((k.static_shared_bytes for k in made), default=0)
         if static > STATIC_SHARED_BYTES:

@@ -80,9 +80,8 @@ class _Writer:
         """The condition under which rows are short enough for the plan."""
         layout = self.source.layout
         walks = (c for n in self.source.kept for c in (layout.local[n], layout.reduced[n]))
-        sizes = {layout.size(classes) for classes in walks}
-        longest = max((s for s in sizes if s.symbols), key=lambda s: s.number)
-        return self.source.extent(longest) <= self.plan.bound
+        sizes = sorted({size for c in walks if (size := layout.size(c)).symbols}, key=str)
+        return all_of(*(self.source.extent(size) <= self.plan.bound for size in sizes))
 
     def write(self) -> Any:
         """The kernel's loop nest."""
@@ -105,9 +104,9 @@ class _Writer:
         else:
             self._spatial(nest)
         written = {self.shared[nest]} if self.plan.placement[nest] == SHARED else set()
-        if self.barriers.needed(self.values.shared_reads, written):
-            self.statements.insert(already, barrier(self.scope))
         exchanged = {array for key, array in self.shared.items() if _belongs(key, nest)}
+        if self.barriers.needed(self.values.shared_reads, written | exchanged):
+            self.statements.insert(already, barrier(self.scope))
         if exchanged:
             self.barriers.passed()
         self.barriers.touched(self.values.shared_reads | exchanged, written)

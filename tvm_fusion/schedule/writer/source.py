@@ -117,7 +117,7 @@ class Source:
         return self._loads[key]
 
     def inlined_before(self, nest: int, number: int = 0) -> list[int]:
-        """Inlined nests that a nest needs at its own point, each before those that need it."""
+        """Nests evaluated again for a nest at its own point, each before those that need it."""
         key = (nest, number)
         if key not in self._inlined:
             found: set[int] = set()
@@ -126,7 +126,7 @@ class Source:
                 reader, part = stack.pop()
                 for access in self.loads(reader, part):
                     maker = self.maker.get(access.tensor, -1)
-                    inlined = maker >= 0 and self.plan.placement[maker] == INLINE
+                    inlined = maker >= 0 and self.plan.placement[maker] in (INLINE, GLOBAL)
                     if not inlined or maker in found or access.guarded:
                         continue
                     if self.digits.is_aligned(reader, access):

@@ -63,15 +63,15 @@ class Values:
     def at_own_point(self, nest: int, point: Point, number: int = 0) -> Any:
         """What a nest stores at a point of its own."""
         for inlined in self.source.inlined_before(nest, number):
-            self._at_own_point(inlined, point, 0)  # one by one: nothing recurses deeply
-        return self._at_own_point(nest, point, number)
-
-    def _at_own_point(self, nest: int, point: Point, number: int) -> Any:
+            self._named_at_own_point(inlined, point)  # one by one: nothing recurses deeply
         axes = self.rows.axes(self.source.digits.nests[nest], point.values)
-        if self.source.plan.placement[nest] != INLINE:
-            return self._value(nest, axes, point, own=True, guard=ALWAYS, number=number)
+        return self._value(nest, axes, point, own=True, guard=ALWAYS, number=number)
+
+    def _named_at_own_point(self, nest: int, point: Point) -> Any:
+        """The name of what a nest that is evaluated again makes at a point of its own."""
         key = (self.source.group.nests[nest].stores[0].tensor, _OWN)
         if key not in point.known:
+            axes = self.rows.axes(self.source.digits.nests[nest], point.values)
             value = self._value(nest, axes, point, own=True, guard=ALWAYS)
             self._name(self.source.group.nests[nest].name, value, point, key)
         return point.known[key]
@@ -148,7 +148,7 @@ class Values:
         if place not in (INLINE, GLOBAL):
             return self._kept(access.tensor, maker, indices, point, own)
         if own and guard is ALWAYS:
-            return self._at_own_point(maker, point, 0)
+            return self._named_at_own_point(maker, point)
         key = (access.tensor, *map(_spelled, indices), _spelled(guard.condition))
         if key in point.known:
             return point.known[key]
