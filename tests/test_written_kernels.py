@@ -175,7 +175,7 @@ def _both_axes(emit, x):
 SHARING = {
     **{name: GROUPS[name] for name in ("softmax_heads_mask", "group_norm_silu", "scan")},
     **{f"shifted_{n}": lambda n=n: module(_shifted, (4, n)) for n in (900, 9000, 18000)},
-    **{f"axes_{n}": lambda n=n: module(_both_axes, (2, n, 64)) for n in (30, 250)},
+    **{f"axes_{n}": lambda n=n: module(_both_axes, (256, n, 64)) for n in (30, 250)},
     "column_sum": GROUPS["column_sum"],
 }
 
