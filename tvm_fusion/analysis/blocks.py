@@ -67,6 +67,19 @@ class Block:
         return analyzer
 
 
+class BodyKey:
+    """A PrimFunc seen as its body: attributes added later do not change what it is."""
+
+    def __init__(self, func: tirx.PrimFunc) -> None:
+        self.func = func
+
+    def __hash__(self) -> int:
+        return hash(self.func.body)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BodyKey) and self.func.body.same_as(other.func.body)
+
+
 def is_reduction(iter_var: Any) -> bool:
     """Whether an iteration variable is reduced over."""
     return int(iter_var.iter_type) == int(tirx.IterVar.CommReduce)

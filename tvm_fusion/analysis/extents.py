@@ -15,6 +15,9 @@ from tvm import tirx
 
 from .blocks import static_int
 
+#: What a symbol counts as where sizes are compared or work is estimated.
+_SYMBOL = 128
+
 
 @dataclass(frozen=True)
 class Extent:
@@ -66,9 +69,9 @@ class Extent:
         """Whether it is known to be no larger than ``other`` (symbols are at least 1)."""
         return self.number <= other.number and _take(other.symbols, self.symbols) is not None
 
-    def estimate(self, symbol: int = 128) -> int:
-        """The value with every symbol taken as ``symbol``."""
-        return self.number * symbol ** len(self.symbols)
+    def estimate(self) -> int:
+        """The value with every symbol taken as 128."""
+        return self.number * _SYMBOL ** len(self.symbols)
 
     def renamed(self, names: Mapping[str, Extent]) -> Extent:
         """The extent with symbols replaced."""

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import tirx
 
 from .access import writes_own_place
-from .blocks import Block, is_reduction, iter_params, loads_of, parse_blocks, static_int
+from .blocks import Block, BodyKey, is_reduction, iter_params, loads_of, parse_blocks, static_int
 from .extents import Symbols
 from .index import IndexReader
 from .nests import Axis, Nest, Nests, Tensor, TensorAccess, Unreadable, live
@@ -32,27 +32,14 @@ def read_nests(func: tirx.PrimFunc) -> Nests:
     Unreadable
         It holds something else than loop nests over plain blocks.
     """
-    result = _read_once(_BodyKey(func))
+    result = _read_once(BodyKey(func))
     if isinstance(result, str):
         raise Unreadable(result)
     return result
 
 
-class _BodyKey:
-    """A PrimFunc seen as its body: attributes added later do not change what it is."""
-
-    def __init__(self, func: tirx.PrimFunc) -> None:
-        self.func = func
-
-    def __hash__(self) -> int:
-        return hash(self.func.body)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BodyKey) and self.func.body.same_as(other.func.body)
-
-
 @lru_cache(maxsize=2048)
-def _read_once(key: _BodyKey) -> Nests | str:
+def _read_once(key: BodyKey) -> Nests | str:
     try:
         return _Reader(key.func, Symbols()).read()
     except Unreadable as error:

@@ -13,6 +13,7 @@ from tvm import relax, tirx
 from .access import IndexMap, classify_load, is_pure_reduction, writes_own_place
 from .blocks import (
     Block,
+    BodyKey,
     element_bytes,
     is_reduction,
     iter_params,
@@ -98,35 +99,22 @@ def describe(func: tirx.PrimFunc) -> Description:
     """
     if func.attrs and func.attrs.get("tirx.is_scheduled"):
         return _BARRIER
-    return _describe_once(_BodyKey(func))
+    return _describe_once(BodyKey(func))
 
 
 def contracts(func: tirx.PrimFunc) -> bool:
     """Whether some block of an unscheduled PrimFunc is a matrix product or convolution."""
-    return _contracts_once(_BodyKey(func))
+    return _contracts_once(BodyKey(func))
 
 
 @lru_cache(maxsize=2048)
-def _contracts_once(key: _BodyKey) -> bool:
+def _contracts_once(key: BodyKey) -> bool:
     blocks = parse_blocks(key.func) or []
     return any(block.reduction_vars and _is_contraction(block) for block in blocks)
 
 
-class _BodyKey:
-    """A PrimFunc seen as its body: attributes added later do not change what it is."""
-
-    def __init__(self, func: tirx.PrimFunc) -> None:
-        self.func = func
-
-    def __hash__(self) -> int:
-        return hash(self.func.body)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BodyKey) and self.func.body.same_as(other.func.body)
-
-
 @lru_cache(maxsize=2048)
-def _describe_once(key: _BodyKey) -> Description:
+def _describe_once(key: BodyKey) -> Description:
     func = key.func
     blocks = parse_blocks(func)
     if not blocks:

@@ -10,9 +10,6 @@ from .fit import Fit
 from .kernel_plan import INLINE, SCALAR, KernelPlan
 from .reuse import accesses_of_kept
 
-#: A symbolic extent is taken for this many.
-_SYMBOL = 128
-
 
 def make_plan(staged: Sequence[int], fitted: Fit) -> KernelPlan:
     """The plan of a kernel from what fits.
@@ -61,12 +58,12 @@ def _arithmetic(fitted: Fit, placement: Sequence[str]) -> tuple[float, float, fl
     """Additions if nothing were done twice, those done, and those done by all threads."""
     decision, reuse = fitted.decision, fitted.reuse
     layout = decision.layout
-    rows = layout.rows.estimate(_SYMBOL)
+    rows = layout.rows.estimate()
     once = evaluated = operations = 0.0
     for n, nest in enumerate(decision.group.nests):
-        points = layout.points(n).estimate(_SYMBOL)
+        points = layout.points(n).estimate()
         done = nest.cost * reuse.evaluations[n] * rows
-        once += nest.cost * points * rows / layout.lacks_rows(n).estimate(_SYMBOL)
+        once += nest.cost * points * rows / layout.lacks_rows(n).estimate()
         evaluated += done
         by_all = placement[n] == SCALAR and not nest.reduces
         operations += done * (fitted.launch.threads if by_all else 1)
@@ -93,4 +90,4 @@ def _bytes_read(fitted: Fit) -> int:
 
 def _bytes(fitted: Fit, tensor: Hashable) -> int:
     described = fitted.decision.group.tensors[tensor]
-    return product(described.shape).estimate(_SYMBOL) * described.element_bytes
+    return product(described.shape).estimate() * described.element_bytes

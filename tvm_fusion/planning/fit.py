@@ -16,9 +16,6 @@ from .storage import BASE_REGISTERS, ROW_REGISTERS, SERIAL_REGISTERS, Storage, p
 _EXPENSIVE = 16.0
 _MOST_RECOMPUTED = 4.0
 
-#: A symbolic extent is taken for this many.
-_SYMBOL = 128
-
 
 @dataclass(frozen=True)
 class Budget:
@@ -197,7 +194,7 @@ class _Attempt:
             if self.reuse.costs[n] < _EXPENSIVE:
                 continue
             again = self.reuse.evaluations[n] / max(1, decision.points[n])
-            again *= layout.lacks_rows(n).estimate(_SYMBOL)
+            again *= layout.lacks_rows(n).estimate()
             if again > _MOST_RECOMPUTED:
                 raise CannotPlan(
                     "recompute",

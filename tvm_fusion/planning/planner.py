@@ -23,9 +23,6 @@ from .launch import (
 from .layout import Layout, split_class
 from .stage import inputs_read_again, stage_inputs
 
-#: A symbolic extent is taken for this many where sizes are compared.
-_SYMBOL = 128
-
 #: Fewer thread blocks than this leave most of a GPU idle; shorter rows do not matter.
 _FEW_ROWS = 256
 _LONG_ROW = 4096
@@ -156,7 +153,7 @@ class _Planner:
             classes = self.digits.tensor_classes(tensor)
             if not rows & set(classes):
                 continue
-            size = product(self.group.tensors[tensor].shape).estimate(_SYMBOL)
+            size = product(self.group.tensors[tensor].shape).estimate()
             size *= self.group.tensors[tensor].element_bytes
             innermost = classes[-1]
             votes[innermost in rows] += size
@@ -226,7 +223,7 @@ class _Planner:
         if any(self.group.nests[n].reduces and not layout.local[n] for n in self.roots):
             return
         rows = layout.rows.static
-        longest = max((layout.points(n).estimate(_SYMBOL) for n in self.roots), default=1)
+        longest = max((layout.points(n).estimate() for n in self.roots), default=1)
         points = longest * rows_of_block
         if rows is not None and rows < _FEW_ROWS * rows_of_block and points > _LONG_ROW:
             blocks = -(-rows // rows_of_block)
@@ -253,7 +250,7 @@ class _Planner:
         """Plans for short and middle rows that keep results, and one for all others."""
         layout = Layout(self.digits, parallel, local)
         sizes = {layout.size(c) for n in self.roots for c in (layout.local[n], layout.reduced[n])}
-        longest = max(sizes, key=lambda e: e.estimate(_SYMBOL))
+        longest = max(sizes, key=lambda e: e.estimate())
         if not all(e.symbols == longest.symbols and e.at_most(longest) for e in sizes if e.symbols):
             raise CannotPlan("symbolic_row", "its rows have several symbolic lengths")
         if any(layout.local[n] and layout.size(layout.reduced[n]).symbols for n in self.roots):

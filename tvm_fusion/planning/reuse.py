@@ -21,9 +21,6 @@ _READ_ONCE = 1.05
 #: Different places that a result is read at in one row before it is taken to be read everywhere.
 _MOST_PLACES = 16
 
-#: The value that a symbolic extent is taken for where work is estimated.
-_SYMBOL = 128
-
 
 @dataclass(frozen=True)
 class Reuse:
@@ -68,7 +65,7 @@ class ReuseDecision:
             for n, nest in enumerate(self.group.nests)
             if nest.reduces or any(store.tensor in outputs for store in nest.stores)
         )
-        self.points = [layout.points(n).estimate(_SYMBOL) for n in range(len(self.group.nests))]
+        self.points = [layout.points(n).estimate() for n in range(len(self.group.nests))]
         self.scalar = [
             not layout.local[n] and not layout.reduced[n] and self.points[n] == 1
             for n in range(len(self.group.nests))

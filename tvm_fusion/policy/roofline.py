@@ -58,7 +58,7 @@ def kernel_seconds(plan: KernelPlan, group: Nests, device: Device) -> float:
 def thread_blocks(plan: KernelPlan, group: Nests) -> int:
     """Thread blocks of a kernel, symbolic extents taken as 128."""
     if plan.mode == FLAT:
-        points = max(product(group.tensors[t].shape).estimate(_SYMBOL) for t in group.outputs)
+        points = max(product(group.tensors[t].shape).estimate() for t in group.outputs)
         return max(1, -(-points // (plan.vector * plan.threads_per_block)))
     return max(1, -(-_estimate(plan.rows) // plan.rows_per_block))
 
