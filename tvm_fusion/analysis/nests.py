@@ -110,6 +110,15 @@ class Nests:
     inputs: tuple[Hashable, ...]
     outputs: tuple[Hashable, ...]
 
+    def roots(self) -> list[int]:
+        """Nests that reduce or make an output: their results exist whatever is inlined."""
+        made = set(self.outputs)
+        return [
+            n
+            for n, nest in enumerate(self.nests)
+            if nest.reduces or any(store.tensor in made for store in nest.stores)
+        ]
+
 
 class Unreadable(Exception):
     """A PrimFunc that is not a sequence of plain blocks; the text says what is in the way."""

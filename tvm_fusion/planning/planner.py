@@ -78,12 +78,7 @@ class _Planner:
         self.group = stage_inputs(group, staged)
         self.digits = Digits(self.group)
         self.budget = budget
-        outputs = set(self.group.outputs)
-        self.roots = [
-            n
-            for n, nest in enumerate(self.group.nests)
-            if nest.reduces or any(store.tensor in outputs for store in nest.stores)
-        ]
+        self.roots = self.group.roots()
 
     def plan(self) -> KernelPlan:
         parallel = self._parallel()

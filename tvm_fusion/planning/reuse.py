@@ -59,12 +59,7 @@ class ReuseDecision:
         self.maker = {
             store.tensor: n for n, nest in enumerate(self.group.nests) for store in nest.stores
         }
-        outputs = set(self.group.outputs)
-        self.roots = frozenset(
-            n
-            for n, nest in enumerate(self.group.nests)
-            if nest.reduces or any(store.tensor in outputs for store in nest.stores)
-        )
+        self.roots = frozenset(self.group.roots())
         self.points = [layout.points(n).estimate() for n in range(len(self.group.nests))]
         self.scalar = [
             not layout.local[n] and not layout.reduced[n] and self.points[n] == 1

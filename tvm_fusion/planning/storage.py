@@ -116,8 +116,7 @@ def place(
             placement[n] = SCALAR
             continue
         own = launch.threads == 1 or all(
-            aligned and _same_elements(layout, elements, n, reader)
-            for reader, aligned in readers[n].items()
+            aligned and _same_elements(layout, n, reader) for reader, aligned in readers[n].items()
         )
         if not own and len(group.nests[n].stores) > 1:
             raise CannotPlan(
@@ -127,7 +126,7 @@ def place(
         placement[n] = REGISTER if own else SHARED
         if own:
             words[n] = elements.per_thread(layout.local[n]) * elements.lanes * _words(decision, n)
-    lifetimes = {n: (n, max(readers[n], default=n)) for n in reuse.kept}
+    lifetimes = lifetimes_of(readers)
     if launch.threads > 1:
         while _peak(words, lifetimes) > register_limit:
             movable = [n for n in words if layout.local[n]]
@@ -151,12 +150,9 @@ def place(
     )
 
 
-def lifetimes_of(
-    decision: ReuseDecision, reuse: Reuse, direct: frozenset[int]
-) -> dict[int, tuple[int, int]]:
+def lifetimes_of(readers: Mapping[int, Mapping[int, bool]]) -> dict[int, tuple[int, int]]:
     """For each kept nest its own number and that of the last kept nest that reads it."""
-    readers = readers_of_kept(decision, reuse, direct)
-    return {n: (n, max(readers[n], default=n)) for n in reuse.kept}
+    return {n: (n, max(found, default=n)) for n, found in readers.items()}
 
 
 def shared_arrays(
@@ -228,7 +224,7 @@ def _is_row_value(layout: Layout, nest: int) -> bool:
     return layout.lane is None or layout.lane not in layout.digits.nest_classes(nest)
 
 
-def _same_elements(layout: Layout, elements: Elements, nest: int, reader: int) -> bool:
+def _same_elements(layout: Layout, nest: int, reader: int) -> bool:
     """Whether the threads that read a nest's elements are those that wrote them."""
     walked = layout.local[reader]
     if layout.reduced[reader]:

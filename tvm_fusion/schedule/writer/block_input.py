@@ -10,7 +10,7 @@ from tvm import tirx
 from ...analysis.blocks import element_bytes
 from ...planning.launch import VECTOR_BYTES
 from .number import Number
-from .source import all_of, loop, sequence
+from .source import loop, sequence
 from .values import Values
 
 
@@ -59,8 +59,6 @@ def load_for_block(values: Values, tensor: Hashable, array: Any) -> Any:
         index = source.const(at)
         statements.append(tirx.BufferStore(array, tirx.BufferLoad(fragment, [index]), [slot]))
     body = sequence(statements)
-    exists = group < vectors if vectors % plan.threads_per_block else None
-    condition = all_of(exists)
-    if condition is not None:
-        body = tirx.IfThenElse(condition, body, None)
+    if vectors % plan.threads_per_block:
+        body = tirx.IfThenElse(group < vectors, body, None)
     return loop(turns, body, turn)

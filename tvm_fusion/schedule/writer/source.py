@@ -22,7 +22,7 @@ from ...planning.layout import Layout, split_class
 from ...planning.reuse import Reuse, ReuseDecision
 from ...planning.shared import SharedArrays
 from ...planning.stage import copy_key, stage_inputs
-from ...planning.storage import lifetimes_of, shared_arrays
+from ...planning.storage import lifetimes_of, readers_of_kept, shared_arrays
 
 
 class Source:
@@ -158,9 +158,13 @@ class Source:
         """The arrays in shared memory, as the plan reckoned with them."""
         decision = ReuseDecision(self.layout)
         direct = frozenset(n for n in self.kept if self.plan.placement[n] == GLOBAL)
-        lifetimes = lifetimes_of(decision, Reuse(frozenset(self.kept), (), ()), direct)
+        readers = readers_of_kept(decision, Reuse(frozenset(self.kept), (), ()), direct)
         return shared_arrays(
-            decision, self.elements, self.plan.placement, lifetimes, self.block_inputs
+            decision,
+            self.elements,
+            self.plan.placement,
+            lifetimes_of(readers),
+            self.block_inputs,
         )
 
 
