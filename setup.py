@@ -15,6 +15,9 @@ EXTRAS = {
         "nvidia-cuda-crt==13.0.*",
         "nvidia-cuda-runtime==13.0.*",
         "nvidia-cuda-cccl==13.0.*",
+        "nvidia-cuda-nvrtc==13.0.*",
+        # There is none of release 13.0; it reads the code of older compilers.
+        "nvidia-cuda-nvdisasm>=13.2",
     ],
     # Headers only: the emulator needs no compiler of NVIDIA's, but g++.
     "emulator": [

@@ -15,6 +15,9 @@ import pytest
 
 from tvm_fusion import emulator
 
+#: Most tests are not about figures of the compiler. Those that are ask for them.
+os.environ.setdefault("TVM_FUSION_CUDA_COMPILER", "none")
+
 if os.environ.get("TVM_FUSION_EMULATOR") == "1":
     emulator.install()
 

@@ -36,10 +36,11 @@ def test_unknown_policy():
 
 
 def test_feedback_that_is_not_there():
-    with pytest.raises(tf.LimitsError, match="needs the CUDA compiler's figures"):
-        tf.OperatorFusion(feedback="compiler")
-    with pytest.raises(tf.LimitsError, match="unknown feedback 'always': use one of auto, off"):
+    with pytest.raises(tf.LimitsError, match="'always': use one of auto, compiler, off"):
         tf.OperatorFusion(feedback="always")
+    limits = tf.Limits(min_occupancy=0.5)
+    with pytest.raises(tf.LimitsError, match=r"min_occupancy is checked .* needs feedback="):
+        tf.OperatorFusion(limits=limits, feedback="off")
 
 
 def test_a_call_of_a_function_that_is_not_there():

@@ -38,20 +38,13 @@ def cuda(**attributes: object) -> tvm.target.Target:
     ("arguments", "message"),
     [
         (
-            {"registers_per_thread": 64},
-            "Limits.registers_per_thread is checked against the CUDA compiler's figures, which "
-            "this version of tvm_fusion does not read yet: leave it out",
+            {"registers_per_thread": 8},
+            "Limits.registers_per_thread is 8: no kernel can meet it, give 16 or more",
         ),
-        (
-            {"min_occupancy": 0.5},
-            "Limits.min_occupancy is checked against the CUDA compiler's figures, which "
-            "this version of tvm_fusion does not read yet: leave it out",
-        ),
-        (
-            {"compile_seconds": 1.0},
-            "Limits.compile_seconds is checked against the CUDA compiler's figures, which "
-            "this version of tvm_fusion does not read yet: leave it out",
-        ),
+        ({"min_occupancy": 0.0}, "Limits.min_occupancy is 0.0: give more than 0 and at most 1"),
+        ({"min_occupancy": 1.5}, "Limits.min_occupancy is 1.5: give more than 0 and at most 1"),
+        ({"min_occupancy": "half"}, "Limits.min_occupancy is 'half': give a number"),
+        ({"compile_seconds": 0}, "Limits.compile_seconds is 0: give a positive number"),
         (
             {"shared_memory_bytes": "48KiB"},
             "Limits.shared_memory_bytes is '48KiB': give a number of bytes, 'opt-in', or None "

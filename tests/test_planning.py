@@ -260,7 +260,7 @@ def test_arrays_whose_lives_do_not_meet_take_turns():
     ],
 )
 def test_preferred_threads_of_rows(points, rows, vector, threads, several):
-    first = row_launches(points, Extent(rows), vector, 1024)[0]
+    first = row_launches(points, Extent(rows), vector, 1024, 16)[0]
     assert (first.threads, first.rows) == (threads, several)
 
 
@@ -268,7 +268,7 @@ def test_preferred_threads_of_rows(points, rows, vector, threads, several):
 @pytest.mark.parametrize("rows", [1, 3, 128, 65537])
 @pytest.mark.parametrize("vector", [1, 4, 8])
 def test_launches_of_rows_are_legal_and_grow(points, rows, vector):
-    launches = row_launches(points, Extent(rows), vector, 1024)
+    launches = row_launches(points, Extent(rows), vector, 1024, 16)
     threads = [launch.threads for launch in launches]
     growing = threads[:-1] if threads[-1:] == [512] else threads  # the last is for rows not kept
     assert growing == sorted(set(growing))

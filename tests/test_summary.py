@@ -20,10 +20,11 @@ TARGET = "nvidia/nvidia-a100"
 
 KEYS = {
     "schema", "versions", "target", "policy", "limits", "kernels", "bytes", "groups", "edges",
-    "notes", "seconds",
+    "notes", "seconds", "figures", "feedback",
 }  # fmt: skip
 GROUP_KEYS = {
-    "name", "ops", "kinds", "kernels", "shared_bytes", "bytes_read", "bytes_written",
+    "name", "ops", "kinds", "kernels", "bytes_read", "bytes_written", "registers", "spill_bytes",
+    "shared_bytes", "threads", "occupancy", "limiter", "compiler",
 }  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def test_json_has_the_layout_that_is_promised(gpt2):
     data = gpt2[0].to_json()
     assert json.loads(json.dumps(data)) == data
     assert set(data) == KEYS
-    assert data["schema"] == 1
+    assert data["schema"] == 2
     assert set(data["versions"]) == {"tvm", "tvm_ffi", "tvm_fusion", "python"}
     assert (data["target"], data["policy"]) == (TARGET, "stitch")
     assert data["limits"] == Limits().as_dict()

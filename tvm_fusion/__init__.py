@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from . import analysis, codegen, emulator, policy, transform, workloads
     from .analysis import ClassicKind, DataflowGraph, Op, OpKind
     from .errors import (
+        CompilerError,
         EmulatorError,
         GraphError,
         LimitsError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         TargetError,
         TVMFusionError,
     )
+    from .export import export_library
     from .limits import Limits
     from .planning import Plan
     from .policy import Decision, Group, Partition, Policy, Reason, register_policy
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ClassicKind": "analysis",
+    "CompilerError": "errors",
     "DataflowGraph": "analysis",
     "Decision": "policy",
     "EmulatorError": "errors",
@@ -53,6 +56,7 @@ _HOME = {
     "TVMFusionError": "errors",
     "TargetError": "errors",
     "Trace": "trace",
+    "export_library": "export",
     "record": "trace",
     "register_policy": "policy",
 }
@@ -60,6 +64,7 @@ _MODULES = ("analysis", "codegen", "emulator", "policy", "transform", "workloads
 
 __all__ = [
     "ClassicKind",
+    "CompilerError",
     "DataflowGraph",
     "Decision",
     "EmulatorError",
@@ -82,6 +87,7 @@ __all__ = [
     "analysis",
     "codegen",
     "emulator",
+    "export_library",
     "policy",
     "record",
     "register_policy",

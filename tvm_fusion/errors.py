@@ -50,6 +50,11 @@ class EmulatorError(TVMFusionError):
     """The emulator cannot run, or found an error in a kernel; the message says where."""
 
 
+@_registered
+class CompilerError(TVMFusionError):
+    """A CUDA compiler is not there, or does not take a source."""
+
+
 def one_line(error: BaseException) -> str:
     """The line of an error's message that says what is wrong, after the kind of the error.
 

@@ -11,7 +11,11 @@ from .errors import LimitsError
 #: (CUDA C++ Programming Guide, "Function Parameters"): 512 pointers of 8 bytes.
 MAX_KERNEL_ARGS = 512
 
-_NEEDS_COMPILER = ("registers_per_thread", "min_occupancy", "compile_seconds")
+#: What the CUDA compiler's figures are used for: the values of the option ``feedback``.
+FEEDBACK = ("auto", "compiler", "off")
+
+#: Limits that only feedback can check: they speak of compiled kernels.
+OF_COMPILED_KERNELS = ("registers_per_thread", "min_occupancy")
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,11 @@ class Limits:
     max_depth : int or None
         Ops in one group. ``None``: 8 for the policy ``single_chain``, none for the others.
     registers_per_thread : int or None
-        Registers of one thread. Needs the CUDA compiler's figures; this version refuses it.
+        Registers of one thread of a compiled kernel. Groups that take more are scheduled otherwise,
+        then split.
     min_occupancy : float or None
-        Resident warps per multiprocessor over the maximum, 0 to 1. Refused likewise.
+        Resident warps per multiprocessor over the maximum, above 0 and up to 1. Groups below it are
+        scheduled otherwise, and split where the ops by themselves would meet it.
     max_kernel_args : int
         Tensors that one kernel takes, inputs and outputs together.
     max_group_size : int or None
@@ -37,12 +43,13 @@ class Limits:
         Merges that a policy may make in one dataflow block, in its order. For bisecting a wrong
         result.
     compile_seconds : float or None
-        Time for compiler feedback. Refused likewise.
+        Time that a build may spend on other schedules and splits of groups that the compiler's
+        figures speak against. ``None``: the number of tries alone is bounded.
 
     Raises
     ------
     LimitsError
-        A value that no kernel can meet, or one that this version cannot check.
+        A value that no kernel can meet.
 
     Examples
     --------
@@ -60,12 +67,6 @@ class Limits:
     compile_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name in _NEEDS_COMPILER:
-            if getattr(self, name) is not None:
-                raise LimitsError(
-                    f"Limits.{name} is checked against the CUDA compiler's figures, which this "
-                    f"version of tvm_fusion does not read yet: leave it out"
-                )
         if isinstance(self.shared_memory_bytes, str):
             if self.shared_memory_bytes != "opt-in":
                 raise LimitsError(
@@ -82,6 +83,9 @@ class Limits:
         self._check_int("max_kernel_args", least=2)
         self._check_int("max_group_size", least=1)
         self._check_int("max_fusions", least=0)
+        self._check_int("registers_per_thread", least=16)
+        self._check_real("min_occupancy", most=1.0)
+        self._check_real("compile_seconds", most=None)
 
     def _check_int(self, name: str, least: int) -> None:
         value = getattr(self, name)
@@ -93,6 +97,16 @@ class Limits:
             raise LimitsError(
                 f"Limits.{name} is {value}: no kernel can meet it, give {least} or more"
             )
+
+    def _check_real(self, name: str, most: float | None) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise LimitsError(f"Limits.{name} is {value!r}: give a number")
+        if value <= 0 or (most is not None and value > most):
+            wanted = "a positive number" if most is None else f"more than 0 and at most {most:g}"
+            raise LimitsError(f"Limits.{name} is {value}: give {wanted}")
 
     def as_dict(self) -> dict[str, Any]:
         """The limits by name, for reports and JSON."""

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from .analysis import DataflowGraph
+from .codegen import KernelFigures
+from .planning import KernelPlan
 from .policy import Decision
 
 
@@ -56,6 +58,53 @@ class BlockRecord:
     decisions: tuple[Decision, ...]
 
 
+@dataclass(frozen=True)
+class KernelRecord:
+    """A scheduled PrimFunc.
+
+    Parameters
+    ----------
+    rule : str
+        The schedule rule that was used.
+    plan : KernelPlan or None
+        What its kernel was written from, if it was.
+    figures : KernelFigures or None
+        What the kernel takes; None for other targets than CUDA.
+    """
+
+    rule: str
+    plan: KernelPlan | None = None
+    figures: KernelFigures | None = None
+
+
+@dataclass(frozen=True)
+class FeedbackStep:
+    """What was done about a kernel that the compiler's figures spoke against.
+
+    Parameters
+    ----------
+    group : str
+        The ops of the kernel, or the PrimFunc.
+    problem : str
+        Code of the reason.
+    message : str
+        The reason as a sentence.
+    action : str
+        ``"rescheduled"``, ``"split"``, or ``"kept"`` where nothing better was found.
+    before : KernelFigures or None
+        What it took.
+    after : tuple of KernelFigures
+        What the kernels in its place take; empty where it was kept.
+    """
+
+    group: str
+    problem: str
+    message: str
+    action: str
+    before: KernelFigures | None
+    after: tuple[KernelFigures, ...]
+
+
 @dataclass
 class Trace:
     """Everything that the passes decided while the recorder was on.
@@ -64,8 +113,10 @@ class Trace:
     ----------
     blocks : list of BlockRecord
         One for each dataflow block that FuseOps saw.
-    rules : dict of str to str
-        For each scheduled PrimFunc the schedule rule that was used.
+    kernels : dict of str to KernelRecord
+        Every scheduled PrimFunc.
+    feedback : list of FeedbackStep
+        What the compiler's figures led to.
     notes : list of str
         What did not go as planned, in sentences.
     seconds : dict of str to float
@@ -73,9 +124,15 @@ class Trace:
     """
 
     blocks: list[BlockRecord] = field(default_factory=list)
-    rules: dict[str, str] = field(default_factory=dict)
+    kernels: dict[str, KernelRecord] = field(default_factory=dict)
+    feedback: list[FeedbackStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """For each scheduled PrimFunc the schedule rule that was used."""
+        return {name: kernel.rule for name, kernel in self.kernels.items()}
 
     @property
     def decisions(self) -> list[Decision]:

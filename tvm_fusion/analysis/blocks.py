@@ -85,6 +85,13 @@ def is_reduction(iter_var: Any) -> bool:
     return int(iter_var.iter_type) == int(tirx.IterVar.CommReduce)
 
 
+def reduces(func: tirx.PrimFunc) -> bool:
+    """Whether some block of a PrimFunc has an axis to reduce over."""
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (s_tir.SBlock, blocks.append))
+    return any(is_reduction(iter_var) for block in blocks for iter_var in block.iter_vars)
+
+
 def root_nests(func: tirx.PrimFunc) -> list[Any]:
     """The root-level statements of a PrimFunc that do work, in order."""
     body = func.body

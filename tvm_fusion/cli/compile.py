@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 
 from ..codegen import cuda_source
+from ..export import export_library
 from ..report import Summary, make_console, render, summarise
 from .models import load_model
 from .options import Settings
@@ -56,7 +57,8 @@ def compile_model(model: str, settings: Settings) -> int:
 
 def build(model: str, settings: Settings) -> Build:
     """Import and compile a model, write the files that were asked for, and print the tables."""
-    for directory in (settings.out, settings.json and settings.json.parent):
+    files = (settings.json, settings.export)
+    for directory in (settings.out, *(file.parent for file in files if file is not None)):
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
     with progress() as say, warnings.catch_warnings(record=True) as caught:
@@ -73,6 +75,7 @@ def build(model: str, settings: Settings) -> Build:
             settings.no_fuse,
             settings.assume,
             settings.compare_stock,
+            settings.feedback,
             say,
         )
     summary = replace(summary, seconds={**seconds, **summary.seconds})
@@ -82,6 +85,9 @@ def build(model: str, settings: Settings) -> Build:
     made = Build(mod, fused, executable, summary)
     _write(made, settings)
     render(summary, make_console(sys.stdout))
+    if settings.export is not None:
+        compiler = export_library(made.fused, tvm.target.Target(settings.target), settings.export)
+        print(f"wrote {settings.export}, device code by {compiler}")
     if settings.out is not None:
         print(f"wrote kernels.cu, fused.py and summary.json to {settings.out}")
     return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import tvm
 from tvm import relax
@@ -62,11 +64,12 @@ def compile_for_cpu(mod: tvm.IRModule, settings: Settings) -> relax.VMExecutable
         relax.transform.LegalizeOps(),
         AnnotateOpKind(),
         relax.transform.FoldConstant(),
-        FuseOps(get_policy(settings.policy), settings.limits, settings.no_fuse),
+        FuseOps(get_policy(settings.policy), settings.limits, settings.no_fuse, settings.feedback),
         relax.transform.FuseTIR(),
         relax.transform.RewriteDataflowReshape(),
     ]
-    with tvm.target.Target(settings.target):
+    with tvm.target.Target(settings.target), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the same was said when it was compiled for the GPU
         grouped = tvm.transform.Sequential(grouping)(mod)
     cpu = tvm.target.Target("llvm")
     with cpu:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..limits import Limits
+from ..limits import FEEDBACK, Limits
 
 _TARGET = "nvidia/nvidia-a100"
 _POLICY = "stitch"
@@ -27,7 +27,9 @@ class Settings:
     inputs: dict[str, tuple[int, ...]]
     out: Path | None
     json: Path | None
+    export: Path | None
     compare_stock: bool
+    feedback: str
     check: bool
     traceback: bool
 
@@ -53,6 +55,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="shared memory of one thread block (default: what the target says)",
     )
     add("--max-depth", metavar="N", type=int, help="most ops in one group")
+    add(
+        "--feedback",
+        choices=FEEDBACK,
+        default="auto",
+        help="whether the CUDA compiler's figures have a say in what is fused (default auto)",
+    )
+    add("--registers", metavar="N", type=int, help="most registers of one thread")
+    add("--min-occupancy", metavar="X", type=float, help="least occupancy, up to 1")
+    add("--compile-seconds", metavar="S", type=float, help="most time for feedback")
     add(
         "--no-fuse",
         metavar="NAME",
@@ -82,6 +93,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="write kernels.cu, fused.py and summary.json to this directory",
     )
+    add(
+        "--export",
+        metavar="FILE.so",
+        type=Path,
+        help="write a library with finished device code, for TVM's runtime on a GPU machine",
+    )
     add("--json", metavar="FILE", type=Path, help="write the summary to this file")
     add("--traceback", action="store_true", help="show where an error was raised")
 
@@ -97,12 +114,20 @@ def settings(args: argparse.Namespace) -> Settings:
     return Settings(
         target=args.target,
         policy=args.policy,
-        limits=Limits(shared_memory_bytes=args.shared_memory, max_depth=args.max_depth),
+        limits=Limits(
+            shared_memory_bytes=args.shared_memory,
+            max_depth=args.max_depth,
+            registers_per_thread=args.registers,
+            min_occupancy=args.min_occupancy,
+            compile_seconds=args.compile_seconds,
+        ),
+        feedback=args.feedback,
         no_fuse=tuple(args.no_fuse),
         assume=dict(args.assume),
         inputs=dict(args.input),
         out=args.out,
         json=args.json,
+        export=args.export,
         compare_stock=getattr(args, "compare_stock", args.command == "demo"),
         check=getattr(args, "check", False),
         traceback=args.traceback,

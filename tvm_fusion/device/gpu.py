@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import tvm
 
 from ..limits import Limits
-from .figures import DEFAULT_PRODUCT, compute_capability, figures_of, find_product
+from .figures import DEFAULT_PRODUCT, PRODUCTS, compute_capability, figures_of, find_product
 
 #: Shared memory a thread block may ask for with ``cudaFuncAttributeMaxDynamicSharedMemorySize``,
 #: by compute capability, in KiB. Source: CUDA C++ Programming Guide 13.0, table "Technical
@@ -77,6 +77,8 @@ class Device:
         Most registers that one thread gets.
     l2_cache_bytes : int
         Size of the L2 cache, in bytes.
+    compute_capability : int
+        Times ten: 80 for 8.0.
     """
 
     name: str = "sm_80"
@@ -95,6 +97,7 @@ class Device:
     max_blocks_per_multiprocessor: int = _DEFAULTS.max_blocks_per_multiprocessor
     max_registers_per_thread: int = _DEFAULTS.max_registers_per_thread
     l2_cache_bytes: int = _DEFAULTS.l2_cache_bytes
+    compute_capability: int = PRODUCTS[DEFAULT_PRODUCT].capability
 
     @staticmethod
     def from_target(target: tvm.target.Target, quiet: bool = False) -> Device:
@@ -142,8 +145,17 @@ class Device:
             opt_in_shared_memory_bytes=max(shared, _opt_in_bytes(arch)),
             threads_per_block=int(attrs.get("max_threads_per_block") or 1024),
             warp_threads=int(attrs.get("thread_warp_size") or 32),
+            compute_capability=_capability(tag, arch),
             **asdict(figures),
         )
+
+    @property
+    def reserved_shared_memory_bytes(self) -> int:
+        """Shared memory that the system takes of each resident thread block, in bytes.
+
+        Source: CUDA C++ Programming Guide 13.0, section on compute capability 8.x.
+        """
+        return 1024 if self.compute_capability >= 80 else 0
 
     def shared_memory_budget(self, limits: Limits) -> int:
         """Bytes of shared memory that one thread block may use under ``limits``.
@@ -156,6 +168,13 @@ class Device:
         if isinstance(wanted, str):
             return self.opt_in_shared_memory_bytes
         return min(wanted, self.opt_in_shared_memory_bytes)
+
+
+def _capability(tag: str, arch: str) -> int:
+    """Compute capability times ten: of the product that the tag names, else of the architecture."""
+    if tag in PRODUCTS:
+        return PRODUCTS[tag].capability
+    return compute_capability(arch) or PRODUCTS[DEFAULT_PRODUCT].capability
 
 
 def _opt_in_bytes(arch: str) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..errors import EmulatorError
 from .config import configure
-from .install import install, is_active, launches
+from .install import install, is_active, launches, source_entry
 from .profile import ArgumentProfile, KernelProfile, LineProfile, Profile, profile
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "is_active",
     "launches",
     "profile",
+    "source_entry",
 ]

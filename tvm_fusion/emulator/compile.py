@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
+from ..cache import cached, key
 from ..errors import EmulatorError
-from .cache import cached, key
+from ..toolchain import cuda_headers, host_compiler
 from .translation import translate
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -46,23 +45,21 @@ def check_platform() -> None:
         )
 
 
-@cache
 def compiler() -> str:
-    """Path of g++: what ``$CXX`` names, or ``g++``.
+    """Path of g++.
 
     Raises
     ------
     EmulatorError
         There is none.
     """
-    for name in (os.environ.get("CXX"), "g++"):
-        path = shutil.which(name) if name and "clang" not in name else None
-        if path is not None:
-            return path
-    raise EmulatorError(
-        "the emulator needs the C++ compiler g++, and there is none on the PATH: install package "
-        "g++ (Debian, Ubuntu: apt-get install g++; Fedora, RHEL: dnf install gcc-c++)"
-    )
+    found = host_compiler()
+    if found is None:
+        raise EmulatorError(
+            "the emulator needs the C++ compiler g++, and there is none on the PATH: install "
+            "package g++ (Debian, Ubuntu: apt-get install g++; Fedora, RHEL: dnf install gcc-c++)"
+        )
+    return found
 
 
 @cache
@@ -75,20 +72,13 @@ def _recipe() -> list[str]:
 @cache
 def _include_flags() -> list[str]:
     """Where NVIDIA's headers are: in the packages of extra ``emulator``, or a toolkit's."""
-    spec = find_spec("nvidia")
-    homes = [Path(home) for home in (spec.submodule_search_locations if spec else None) or []]
-    folders = [folder for home in homes for folder in sorted(home.glob("cu13*/include"))]
-    for variable in ("CUDA_PATH", "CUDA_HOME"):
-        if variable in os.environ:
-            folders.append(Path(os.environ[variable]) / "include")
-    wanted = ("cuda.h", "cuda_fp16.h", "cuda_fp8.h", "crt/host_defines.h")
-    for folder in folders:
-        if all((folder / name).exists() for name in wanted):
-            return [f"-isystem{folder}"]
-    raise EmulatorError(
-        "the emulator needs CUDA's headers: pip install 'tvm-fusion[emulator]', or set CUDA_PATH "
-        "to a CUDA 13 toolkit"
-    )
+    folder = cuda_headers()
+    if folder is None:
+        raise EmulatorError(
+            "the emulator needs CUDA's headers: pip install 'tvm-fusion[emulator]', or set "
+            "CUDA_PATH to a CUDA 13 toolkit"
+        )
+    return [f"-isystem{folder}"]
 
 
 def _run(command: list[str], what: str) -> None:

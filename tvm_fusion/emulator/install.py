@@ -9,15 +9,20 @@ ours hands the source through, and the runtime asks for compiled code at the fir
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
 
+from ..cache import cache_directory
 from ..errors import EmulatorError
 from .compile import check_platform, compile_kernels, runtime_libraries, source_line
 
 _COMPILE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+)
+_SOURCE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t
 )
 _LINE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
 
@@ -110,11 +115,11 @@ def _refuse_real_driver() -> None:
 
 
 def _declare(library: Any) -> None:
-    """Types of the runtime's functions, and the two it calls back."""
+    """Types of the runtime's functions, and the three it calls back."""
     library.emulator_launches.restype = ctypes.c_ulong
     library.emulator_profile.restype = ctypes.c_char_p
-    _callbacks.extend([_COMPILE(_compile), _LINE(_line)])
-    for name, callback in zip(("compile", "line"), _callbacks, strict=True):
+    _callbacks.extend([_COMPILE(_compile), _LINE(_line), _SOURCE(_source)])
+    for name, callback in zip(("compile", "line", "source"), _callbacks, strict=True):
         slot = ctypes.c_void_p.in_dll(library, f"emulator_{name}_callback")
         slot.value = ctypes.cast(callback, ctypes.c_void_p).value
 
@@ -134,6 +139,28 @@ def _line(library: bytes, offset: int) -> int:
         return source_line(library.decode(), offset)
     except Exception:
         return 0
+
+
+def source_entry(digest: str) -> str:
+    """The name under which the cache keeps the source of exported device code.
+
+    Parameters
+    ----------
+    digest : str
+        SHA-256 of the code, in hexadecimal digits.
+    """
+    return f"source-{digest[:32]}.cu"
+
+
+def _source(code: int, code_size: int, out: int, size: int) -> int:
+    try:
+        digest = hashlib.sha256(ctypes.string_at(code, code_size)).hexdigest()
+        path = cache_directory() / source_entry(digest)
+        text = str(path).encode()[: size - 1] + b"\0"
+        ctypes.memmove(out, text, len(text))
+        return 0 if path.exists() else 1
+    except Exception:  # no exception passes through the runtime's C++
+        return 1
 
 
 def _load_tvm_runtime() -> None:

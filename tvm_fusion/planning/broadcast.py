@@ -1,20 +1,21 @@
-"""Inputs that all rows of a thread block read, or all its warps: loaded once, to shared memory."""
+"""Inputs that all rows, warps or steps of a thread block read: loaded once, to shared memory."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
 from .elements import Elements
+from .launch import WARP_THREADS
 from .reuse import Reuse, ReuseDecision, accesses_of_kept
 
 #: Bytes of such an input at most.
 _MOST_BYTES = 16 * 1024
 
-_WARP = 32
-
 
 def block_inputs(decision: ReuseDecision, reuse: Reuse, elements: Elements) -> tuple[Hashable, ...]:
-    """Inputs that several warps of a thread block would load one and the same element of.
+    """Inputs that a thread block would load one and the same element of more than once.
+
+    The lanes of a warp that load an element at the same time count as one.
 
     Parameters
     ----------
@@ -25,9 +26,6 @@ def block_inputs(decision: ReuseDecision, reuse: Reuse, elements: Elements) -> t
     elements : Elements
         The threads.
     """
-    launch = elements.launch
-    if launch.threads * launch.rows <= _WARP:
-        return ()
     return tuple(
         tensor
         for tensor, walks in _readers(decision, reuse).items()
@@ -70,9 +68,10 @@ def _is_reloaded(
         return False
     if not _is_same_in_block(decision, elements, own):
         return False
-    if launch.rows > 1:
-        return True
-    return any(set(walk) - own for walk in walks) or () in walks
+    if any(set(walk) - own for walk in walks):
+        return True  # each thread would load it again at every step along the other classes
+    several_warps = launch.threads * launch.rows > WARP_THREADS
+    return several_warps and (launch.rows > 1 or () in walks)
 
 
 def _is_same_in_block(decision: ReuseDecision, elements: Elements, own: set[int]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .launch import Launch
+from .launch import WARP_THREADS, Launch
 from .layout import Layout
 
 
@@ -53,9 +53,10 @@ class Elements:
         """Whether threads exchange partial results of a reduction through an array of ours."""
         return self.columns and self.launch.threads > 1
 
-    def padded(self, classes: tuple[int, ...]) -> int:
-        """Elements of some local classes with room for the last thread's."""
-        return self.per_thread(classes) * self.launch.threads
+    @property
+    def warps(self) -> int:
+        """Warps that work on one row; 1 also where several rows share a warp."""
+        return max(1, self.launch.threads // WARP_THREADS)
 
     def spreads(self, classes: tuple[int, ...]) -> bool:
         """Whether an input that all rows of a block share is laid out as its threads walk it.
@@ -67,7 +68,12 @@ class Elements:
 
     def block_elements(self, classes: tuple[int, ...]) -> int:
         """Elements of an array that holds an input for all rows of a block."""
-        return self.padded(classes) if self.spreads(classes) else self.layout.size(classes).number
+        size = self.layout.size(classes).number
+        if not self.spreads(classes):
+            return size
+        vectors = size // self.vector(classes)
+        of_last_step = vectors - (self.steps(classes) - 1) * self.launch.threads
+        return (self.per_thread(classes) - 1) * self.launch.threads + of_last_step
 
     def shared_elements(self, classes: tuple[int, ...]) -> int:
         """Elements of an array that holds what all threads of a block have of a result."""

@@ -10,7 +10,7 @@ from .kernel_plan import COLUMN, SHARED, CannotPlan
 from .launch import Launch
 from .layout import Layout
 from .reuse import Reuse, ReuseDecision
-from .storage import BASE_REGISTERS, ROW_REGISTERS, SERIAL_REGISTERS, Storage, place
+from .storage import BASE_REGISTERS, SERIAL_REGISTERS, Storage, place
 
 #: From this cost of one evaluation on, evaluating again for every element is refused.
 _EXPENSIVE = 16.0
@@ -29,17 +29,20 @@ class Budget:
         Threads.
     registers : int
         Registers.
+    row_registers_wanted : int
+        Registers of a thread that hold elements of rows where it does not have a row for itself.
     """
 
     shared_bytes: int
     threads: int
     registers: int
+    row_registers_wanted: int
 
     def row_registers(self, launch: Launch) -> int:
         """Registers of a thread that may hold elements of rows."""
         threads = launch.threads * launch.rows
         most = min(255, self.registers // (-(-threads // 32) * 32))
-        wanted = ROW_REGISTERS if launch.threads > 1 else SERIAL_REGISTERS
+        wanted = self.row_registers_wanted if launch.threads > 1 else SERIAL_REGISTERS
         return max(8, min(wanted, most - BASE_REGISTERS))
 
 

@@ -22,6 +22,11 @@ COLUMN = "column"  #: threads across rows, which are contiguous in memory
 MODES = (FLAT, ROW, COLUMN)
 
 
+#: Estimates up to these never spilled, in thread blocks of up to 512 threads and in larger ones.
+_SAFE_REGISTERS = 48
+_SAFE_REGISTERS_OF_LARGE = 40
+
+
 @dataclass(frozen=True)
 class KernelPlan:
     """What is decided about the kernel of a group.
@@ -110,6 +115,16 @@ class KernelPlan:
     def threads_per_block(self) -> int:
         """Threads of one thread block."""
         return self.threads * self.rows_per_block
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the estimate is so far below what a thread gets that nothing will spill.
+
+        ptxas makes do with fewer registers than a thread may have where that lets another block
+        onto a multiprocessor, and spills a few words for it, most of all where blocks are large.
+        """
+        most = _SAFE_REGISTERS if self.threads_per_block <= 512 else _SAFE_REGISTERS_OF_LARGE
+        return all(plan.registers <= most for plan in self.chain())
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain data."""

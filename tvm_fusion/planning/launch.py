@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from ..analysis.extents import Extent
 
-#: Elements that one thread takes of a row that is not too long.
-_ELEMENTS_PER_THREAD = 16
-
 #: With fewer rows than this a row gets more threads: the GPU would idle otherwise.
 _FEW_ROWS = 264
 
@@ -25,6 +22,9 @@ _UNBOUNDED_THREADS = 512
 #: Vectors of one thread from which on a row that is not kept is better left to fewer threads: they
 #: have more registers, and NVIDIA's compiler keeps what it can load early in them.
 _MOST_STEPS = 8
+
+#: Threads of a warp.
+WARP_THREADS = 32
 
 #: Bytes that one load or store moves at most.
 VECTOR_BYTES = 16
@@ -58,7 +58,9 @@ class Launch:
     bound: int = 0
 
 
-def row_launches(points: int, rows: Extent, vector: int, max_threads: int) -> list[Launch]:
+def row_launches(
+    points: int, rows: Extent, vector: int, max_threads: int, elements: int
+) -> list[Launch]:
     """Launch shapes for rows that are contiguous in memory, from the preferred to the largest.
 
     Parameters
@@ -71,12 +73,14 @@ def row_launches(points: int, rows: Extent, vector: int, max_threads: int) -> li
         Elements of a vector.
     max_threads : int
         Threads that a block may have.
+    elements : int
+        Elements that one thread takes of a row that is not too long.
     """
     vectors = -(-points // vector)
     if vectors <= 32:
         threads = _power_of_two(vectors)
         return [Launch(threads, _rows_per_block(rows, _BLOCK // threads), vector)]
-    each = max(1, _ELEMENTS_PER_THREAD // vector)
+    each = max(1, elements // vector)
     if rows.static is not None and rows.static <= _FEW_ROWS:
         each = max(1, each // 4)
     wanted = min(max_threads, _warps(-(-vectors // each)))

@@ -24,7 +24,7 @@ _LOG = logging.getLogger("tvm_fusion.planning")
 PLANS_ATTR = "tvm_fusion.plans"
 
 #: Version of the format; plans of another version are planned anew.
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,29 @@ class Plan:
     kernel: KernelPlan | None = None
 
 
-def attach_plans(mod: tvm.IRModule, plans: Mapping[str, Plan], limits: Limits) -> tvm.IRModule:
-    """A module like ``mod`` that carries ``plans`` and the limits that they were made under.
+@dataclass(frozen=True)
+class PlanSettings:
+    """What the plans of a module were made under.
+
+    Parameters
+    ----------
+    limits : Limits
+        The budgets.
+    feedback : str
+        What the compiler's figures are used for.
+    compiler : str
+        Whose figures had a say in the plans, with version; empty: nobody's.
+    """
+
+    limits: Limits
+    feedback: str = "off"
+    compiler: str = ""
+
+
+def attach_plans(
+    mod: tvm.IRModule, plans: Mapping[str, Plan], settings: PlanSettings
+) -> tvm.IRModule:
+    """A module like ``mod`` that carries ``plans`` and what they were made under.
 
     Plans that it carries already are kept where their function is still there.
     """
@@ -65,7 +86,9 @@ def attach_plans(mod: tvm.IRModule, plans: Mapping[str, Plan], limits: Limits) -
     merged = {name: plan for name, plan in read_plans(mod).items() if name in names} | {**plans}
     data = {
         "version": PLAN_VERSION,
-        "limits": limits.as_dict(),
+        "limits": settings.limits.as_dict(),
+        "feedback": settings.feedback,
+        "compiler": settings.compiler,
         "plans": {name: asdict(plan) for name, plan in merged.items()},
     }
     return mod.with_attr(PLANS_ATTR, json.dumps(data, sort_keys=True))
@@ -76,12 +99,12 @@ def read_plans(mod: tvm.IRModule) -> dict[str, Plan]:
     return _read(mod)[0]
 
 
-def read_limits(mod: tvm.IRModule) -> Limits | None:
-    """The limits that the plans of a module were made under; None where they cannot be read."""
+def read_settings(mod: tvm.IRModule) -> PlanSettings | None:
+    """What the plans of a module were made under; None where it cannot be read."""
     return _read(mod)[1]
 
 
-def _read(mod: tvm.IRModule) -> tuple[dict[str, Plan], Limits | None]:
+def _read(mod: tvm.IRModule) -> tuple[dict[str, Plan], PlanSettings | None]:
     text = (mod.attrs or {}).get(PLANS_ATTR)
     if text is None:
         return {}, None
@@ -90,7 +113,8 @@ def _read(mod: tvm.IRModule) -> tuple[dict[str, Plan], Limits | None]:
         if data["version"] != PLAN_VERSION:
             raise ValueError(f"version {data['version']}, not {PLAN_VERSION}")
         plans = {str(name): _plan(entry) for name, entry in data["plans"].items()}
-        return plans, Limits(**data["limits"])
+        limits = Limits(**data["limits"])
+        return plans, PlanSettings(limits, str(data["feedback"]), str(data["compiler"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         _LOG.warning("%s cannot be read (%s): planning anew", PLANS_ATTR, error)
         return {}, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from math import gcd
 
 from ..analysis.extents import ONE, Extent, product
 from ..analysis.nests import Nests
@@ -12,8 +13,8 @@ from .figures import make_plan
 from .fit import Budget, Fit, fit
 from .kernel_plan import COLUMN, FLAT, ROW, CannotPlan, KernelPlan
 from .launch import (
-    MAX_VECTOR,
     VECTOR_BYTES,
+    WARP_THREADS,
     Launch,
     column_launches,
     flat_launch,
@@ -22,6 +23,7 @@ from .launch import (
 )
 from .layout import Layout, split_class
 from .stage import inputs_read_again, stage_inputs
+from .tuning import DEFAULT_TUNING, Tuning
 
 #: Fewer thread blocks than this leave most of a GPU idle; shorter rows do not matter.
 _FEW_ROWS = 256
@@ -32,7 +34,11 @@ _FLAT_POINTS = 4096
 
 
 def plan_kernel(
-    group: Nests, shared_limit: int, max_threads: int = 1024, registers: int = 65536
+    group: Nests,
+    shared_limit: int,
+    max_threads: int = 1024,
+    registers: int = 65536,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> KernelPlan:
     """Plan one kernel for a group.
 
@@ -46,6 +52,8 @@ def plan_kernel(
         Threads that a block may have.
     registers : int
         Registers of a multiprocessor; a block cannot have more.
+    tuning : Tuning, optional
+        Sizes to aim at.
 
     Returns
     -------
@@ -57,10 +65,12 @@ def plan_kernel(
         No single kernel can hold the group; ``code`` says which rule is in the way.
     """
     again = inputs_read_again(group)
+    threads = min(max_threads, tuning.max_threads)
+    budget = Budget(shared_limit, threads, registers, tuning.row_registers)
     last: CannotPlan | None = None
     for staged in dict.fromkeys((again, ())):
         try:
-            return _Planner(group, staged, Budget(shared_limit, max_threads, registers)).plan()
+            return _Planner(group, staged, budget, tuning).plan()
         except CannotPlan as error:
             last = error
     assert last is not None
@@ -73,11 +83,13 @@ class _Planner:
         group: Nests,
         staged: Sequence[Hashable],
         budget: Budget,
+        tuning: Tuning,
     ) -> None:
         self.staged = tuple(group.inputs.index(tensor) for tensor in staged)
         self.group = stage_inputs(group, staged)
         self.digits = Digits(self.group)
         self.budget = budget
+        self.tuning = tuning
         self.roots = self.group.roots()
 
     def plan(self) -> KernelPlan:
@@ -167,7 +179,7 @@ class _Planner:
             for t in (*self.group.inputs, *self.group.outputs)
             if self.digits.tensor_classes(t) and self.group.tensors[t].dtype != "bool"
         ]
-        vector = min(MAX_VECTOR, VECTOR_BYTES // max(2, min(sizes, default=4)))
+        vector = min(self.tuning.max_vector, VECTOR_BYTES // max(2, min(sizes, default=4)))
         while vector > 1 and any(extent.number % vector for extent in innermost):
             vector //= 2
         return max(1, vector)
@@ -237,9 +249,29 @@ class _Planner:
         long_ones = [c for c in walked if layout.size(c).number == longest]
         innermost = [self.digits.extents[c[-1]] for c in long_ones]
         vector = self._vector(innermost) if self._rows_are_contiguous(layout) else 1
-        launches = row_launches(longest, layout.rows, vector, self.budget.threads)
+        launches = row_launches(
+            longest, layout.rows, vector, self.budget.threads, self.tuning.elements
+        )
+        launches = [self._with_shared_inputs(layout, launch) for launch in launches]
         fitted = self._fit(ROW, layout, launches)
         return self._finish(fitted)
+
+    def _with_shared_inputs(self, layout: Layout, launch: Launch) -> Launch:
+        """The launch with so few rows in a block that all of them read an input at one place.
+
+        That holds where rows next to each other read it at one place, like the heads of a batch
+        their mask; the block then loads it once. A block keeps at least a warp.
+        """
+        rows = launch.rows
+        for tensor in self.group.inputs:
+            own = set(self.digits.tensor_classes(tensor))
+            last = max((i for i, cls in enumerate(layout.parallel) if cls in own), default=None)
+            if last is None or last + 1 == len(layout.parallel):
+                continue
+            together = gcd(layout.size(layout.parallel[last + 1 :]).number, rows)
+            if together * launch.threads >= WARP_THREADS:
+                rows = together
+        return replace(launch, rows=rows)
 
     def _plan_symbolic_rows(self, parallel: list[int], local: list[int]) -> KernelPlan:
         """Plans for short and middle rows that keep results, and one for all others."""

@@ -7,6 +7,17 @@ from dataclasses import dataclass
 
 from ..analysis.blocks import element_bytes
 
+#: Types that no shuffle takes are exchanged between threads as these.
+_EXCHANGED_AS = {
+    "bfloat16": "float32",
+    "int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32", "bool": "int32",
+}  # fmt: skip
+
+
+def exchanged_as(dtype: str) -> str:
+    """The type in which threads exchange partial results of a reduction."""
+    return _EXCHANGED_AS.get(dtype, dtype)
+
 
 @dataclass(frozen=True)
 class SharedRequest:
@@ -21,7 +32,7 @@ class SharedRequest:
     dtype : str
         Its type.
     start, end : int
-        The first and the last nest that touches it.
+        When it is touched first and last.
     """
 
     key: Hashable
@@ -43,21 +54,32 @@ class SharedArrays:
         Elements of each array.
     dtypes : tuple of str
         Their types.
+    ends : tuple of int
+        When each of them is touched last.
     """
 
     array_of: dict[Hashable, int]
     sizes: tuple[int, ...]
     dtypes: tuple[str, ...]
+    ends: tuple[int, ...]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, each aligned as TVM's code generator does it."""
-        pairs = zip(self.sizes, self.dtypes, strict=True)
-        return sum(aligned(size * element_bytes(dtype)) for size, dtype in pairs)
+        """Bytes of all arrays, laid out as ptxas does it.
+
+        They follow each other as they are declared, but those of one element, which NVIDIA's
+        compiler takes for variables, come last. Each is aligned, and the last is not padded.
+        """
+        pairs = list(zip(self.sizes, self.dtypes, strict=True))
+        pairs.sort(key=lambda pair: pair[0] == 1)
+        total = 0
+        for size, dtype in pairs:
+            total = aligned(total) + size * element_bytes(dtype)
+        return total
 
 
 def aligned(nbytes: int) -> int:
-    """Bytes that an array takes up; ``CodeGenCUDA`` aligns arrays in shared memory to 64."""
+    """Where the next array begins; ``CodeGenCUDA`` aligns arrays in shared memory to 64 bytes."""
     return -(-nbytes // 64) * 64
 
 
@@ -84,4 +106,4 @@ def assign(requests: Sequence[SharedRequest]) -> SharedArrays:
         taken_until[array] = request.end
         sizes[array] = max(sizes[array], request.elements)
         array_of[request.key] = array
-    return SharedArrays(array_of, tuple(sizes), tuple(dtypes))
+    return SharedArrays(array_of, tuple(sizes), tuple(dtypes), tuple(taken_until))

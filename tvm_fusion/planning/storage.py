@@ -10,16 +10,15 @@ from .elements import Elements
 from .kernel_plan import GLOBAL, INLINE, REGISTER, SCALAR, SHARED, CannotPlan
 from .launch import Launch
 from .layout import Layout
+from .registers import estimate_registers
 from .reuse import Reuse, ReuseDecision, accesses_of_kept
-from .shared import SharedArrays, SharedRequest, aligned, assign
+from .shared import SharedArrays, SharedRequest, assign, exchanged_as
 
 #: Registers that a kernel needs besides the elements it holds: indices, addresses, temporaries.
 BASE_REGISTERS = 24
 
-#: Registers of one thread that elements of a row may take.
-ROW_REGISTERS = 64
-
-#: The same where one thread has a row for itself, whose elements it could not share.
+#: Registers that elements of a row may take of a thread that has the row for itself, and could not
+#: share them.
 SERIAL_REGISTERS = 160
 
 #: Banks of shared memory are 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory").
@@ -108,6 +107,7 @@ def place(
     readers = readers_of_kept(decision, reuse, direct)
     placement = [INLINE] * len(group.nests)
     words: dict[int, float] = {}
+    packed: dict[int, float] = {}
     for n in sorted(reuse.kept):
         if n in direct or (not readers[n] and not group.nests[n].reduces):
             placement[n] = GLOBAL
@@ -125,7 +125,9 @@ def place(
             )
         placement[n] = REGISTER if own else SHARED
         if own:
-            words[n] = elements.per_thread(layout.local[n]) * elements.lanes * _words(decision, n)
+            held = elements.per_thread(layout.local[n]) * elements.lanes
+            words[n] = held * _words(decision, n)
+            packed[n] = held * _bytes(decision, n) / _BANK_BYTES
     lifetimes = lifetimes_of(readers)
     if launch.threads > 1:
         while _peak(words, lifetimes) > register_limit:
@@ -133,19 +135,18 @@ def place(
             if not movable:
                 break
             largest = max(movable, key=words.__getitem__)
-            del words[largest]
+            del words[largest], packed[largest]
             placement[largest] = SHARED
-    scratch = _scratch_bytes(decision, elements, reuse)
     inputs = block_inputs(decision, reuse, elements)
-    arrays = shared_arrays(decision, elements, placement, lifetimes, inputs)
-    if arrays.nbytes + scratch > shared_limit and inputs:
+    arrays = shared_arrays(decision, elements, placement, lifetimes, inputs, direct)
+    if arrays.nbytes > shared_limit and inputs:
         inputs = ()  # every warp loads them for itself
         arrays = shared_arrays(decision, elements, placement, lifetimes)
     return Storage(
         tuple(placement),
-        BASE_REGISTERS + _peak(words, lifetimes) + 2 * launch.vector,
+        estimate_registers(decision, reuse, elements, _peak(packed, lifetimes)),
         _peak(words, lifetimes),
-        arrays.nbytes + scratch,
+        arrays.nbytes,
         inputs,
     )
 
@@ -161,8 +162,13 @@ def shared_arrays(
     placement: Sequence[str],
     lifetimes: Mapping[int, tuple[int, int]],
     inputs: Sequence[Hashable] = (),
+    direct: frozenset[int] = frozenset(),
 ) -> SharedArrays:
     """The arrays in shared memory.
+
+    Time is counted in halves of nests: a nest reads and writes elements in its first half, and
+    threads exchange what they reduced in the second, when what the first half read for the last
+    time is free.
 
     Parameters
     ----------
@@ -176,6 +182,8 @@ def shared_arrays(
         For each kept nest the first and the last nest that needs its result.
     inputs : sequence of tensor
         Inputs that a thread block loads once for all its threads.
+    direct : frozenset of int
+        Outputs that are never read back.
     """
     layout, group = decision.layout, decision.group
     requests = []
@@ -183,38 +191,30 @@ def shared_arrays(
         dtypes = [group.tensors[store.tensor].dtype for store in group.nests[n].stores]
         if placement[n] == SHARED:
             size = elements.shared_elements(layout.local[n])
-            requests.append(SharedRequest(n, size, dtypes[0], *lifetimes[n]))
-        if group.nests[n].reduces and elements.exchanges and not layout.local[n]:
+            start, end = lifetimes[n]
+            requests.append(SharedRequest(n, size, dtypes[0], 2 * start, 2 * end))
+        if not group.nests[n].reduces or layout.local[n]:
+            continue
+        if elements.exchanges:
             size = elements.shared_elements(())
-            requests += [
-                SharedRequest((n, number), size, dtype, n, n) for number, dtype in enumerate(dtypes)
-            ]
-    last = len(group.nests)
+        elif elements.warps > 1:
+            size = elements.warps * elements.launch.rows
+            dtypes = [exchanged_as(dtype) for dtype in dtypes]
+        else:
+            continue
+        requests += [
+            SharedRequest((n, number), size, dtype, 2 * n + 1, 2 * n + 1)
+            for number, dtype in enumerate(dtypes)
+        ]
+    last = dict.fromkeys(inputs, 0)
+    for root, _, access, _, _ in accesses_of_kept(decision, frozenset(lifetimes), direct):
+        if access.tensor in last:
+            last[access.tensor] = max(last[access.tensor], root)
     for tensor in inputs:
         size = elements.block_elements(layout.tensor_local(tensor))
         dtype = group.tensors[tensor].dtype
-        requests.append(SharedRequest(("input", tensor), size, dtype, 0, last))
+        requests.append(SharedRequest(("input", tensor), size, dtype, 0, 2 * last[tensor]))
     return assign(requests)
-
-
-def _scratch_bytes(decision: ReuseDecision, elements: Elements, reuse: Reuse) -> int:
-    """Shared memory that TVM's reductions across warps take, in bytes at most.
-
-    A partial result of each warp and the result, each array aligned to 64 bytes
-    (``LowerThreadAllreduce``, ``CodeGenCUDA``).
-    """
-    launch = elements.launch
-    if elements.columns or launch.threads <= 32:
-        return 0
-    total = 0
-    for n in reuse.kept:
-        nest = decision.group.nests[n]
-        if nest.reduces and not decision.layout.local[n]:
-            for store in nest.stores:
-                size = decision.group.tensors[store.tensor].element_bytes
-                warps = -(-launch.threads // 32) * launch.rows
-                total += aligned(size * warps) + aligned(size * launch.rows)
-    return total
 
 
 def _is_row_value(layout: Layout, nest: int) -> bool:
@@ -243,6 +243,12 @@ def _words(decision: ReuseDecision, nest: int) -> float:
         max(_BANK_BYTES, decision.group.tensors[s.tensor].element_bytes) / _BANK_BYTES
         for s in stores
     )
+
+
+def _bytes(decision: ReuseDecision, nest: int) -> int:
+    """Bytes of one element."""
+    stores = decision.group.nests[nest].stores
+    return sum(decision.group.tensors[s.tensor].element_bytes for s in stores)
 
 
 def _peak(sizes: Mapping[int, float], lifetimes: dict[int, tuple[int, int]]) -> int:

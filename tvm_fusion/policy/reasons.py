@@ -262,6 +262,40 @@ class OverLimit(Reason):
 
 
 @dataclass(frozen=True)
+class Spills(Reason):
+    """The compiled kernel keeps values in memory for want of registers."""
+
+    spill_bytes: int
+    registers: int
+    code = "spills"
+    template = "in one kernel of {registers} registers a thread they spill {spill_bytes} bytes"
+
+
+@dataclass(frozen=True)
+class TooManyRegisters(Reason):
+    """The compiled kernel takes more registers than the limit."""
+
+    registers: int
+    allowed: int
+    code = "registers"
+    template = "in one kernel they take {registers} registers a thread, {allowed} are allowed"
+
+
+@dataclass(frozen=True)
+class LowOccupancy(Reason):
+    """Fewer thread blocks fit a multiprocessor than the limit wants, and than the parts allow."""
+
+    occupancy: float
+    min_occupancy: float
+    limiter: str
+    code = "occupancy"
+    template = (
+        "in one kernel they occupy {occupancy:.0%} of a multiprocessor's warps for lack of "
+        "{limiter}, at least {min_occupancy:.0%} are wanted"
+    )
+
+
+@dataclass(frozen=True)
 class UnreadableNests(Reason):
     """The loop nests of an op are none that a kernel can be planned from."""
 

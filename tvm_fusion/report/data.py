@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import tvm
@@ -12,11 +12,11 @@ import tvm_ffi
 
 from .. import __version__
 from ..analysis.traffic import Totals, measure
-from ..planning import read_plans
-from ..trace import Trace
+from ..codegen.figures import NO_FIGURES, KernelFigures
+from ..trace import FeedbackStep, KernelRecord, Trace
 
 #: Version of the JSON layout.
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,25 @@ class GroupSummary:
         Their op kinds, in the same order.
     kernels : int
         Launches of one call.
-    shared_bytes : int
-        Shared memory of one thread block.
     bytes_read, bytes_written : int
         Modelled traffic in global memory.
+    figures : KernelFigures
+        What its kernel takes.
     """
 
     name: str
     ops: tuple[str, ...]
     kinds: tuple[str, ...]
     kernels: int
-    shared_bytes: int
     bytes_read: int
     bytes_written: int
+    figures: KernelFigures
+
+    def to_json(self) -> dict[str, Any]:
+        """The group with its figures beside each other."""
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        figures = data.pop("figures")
+        return {**data, "ops": list(self.ops), "kinds": list(self.kinds), **asdict(figures)}
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,10 @@ class Summary:
         In the order of the model.
     edges : tuple of EdgeSummary
         One for each producer and consumer.
+    kernels : mapping of str to KernelRecord
+        Every scheduled PrimFunc, those that are no group too.
+    feedback : tuple of FeedbackStep
+        What the compiler's figures led to.
     notes : tuple of str
         What did not go as planned, in sentences.
     seconds : mapping of str to float
@@ -109,6 +119,8 @@ class Summary:
     totals: Mapping[str, Totals | None]
     groups: tuple[GroupSummary, ...]
     edges: tuple[EdgeSummary, ...]
+    kernels: Mapping[str, KernelRecord]
+    feedback: tuple[FeedbackStep, ...]
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
 
@@ -128,10 +140,7 @@ class Summary:
                 way: t and {"other": t.bytes_other, "heavy": t.bytes_heavy}
                 for way, t in self.totals.items()
             },
-            "groups": [
-                {**asdict(group), "ops": list(group.ops), "kinds": list(group.kinds)}
-                for group in self.groups
-            ],
+            "groups": [group.to_json() for group in self.groups],
             "edges": [
                 {
                     "producer": edge.producer,
@@ -141,6 +150,14 @@ class Summary:
                     "message": edge.message,
                 }
                 for edge in self.edges
+            ],
+            "figures": [
+                {"name": name, "rule": record.rule, **asdict(record.figures or NO_FIGURES)}
+                for name, record in self.kernels.items()
+            ],
+            "feedback": [
+                {**asdict(step), "after": [asdict(figures) for figures in step.after]}
+                for step in self.feedback
             ],
             "notes": list(self.notes),
             "seconds": {phase: round(seconds, 4) for phase, seconds in self.seconds.items()},
@@ -171,7 +188,6 @@ def group_summaries(
     assume : mapping of str to int, optional
         Values of symbolic extents by name.
     """
-    plans = read_plans(mod)
     traffic = {group.name: measure(mod[group.name], assume) for group in trace.groups}
     return tuple(
         GroupSummary(
@@ -179,9 +195,9 @@ def group_summaries(
             ops=group.ops,
             kinds=tuple(block.graph.ops[block.graph.index[op]].kind.value for op in group.ops),
             kernels=traffic[group.name].kernels,
-            shared_bytes=plans[group.name].shared_bytes,
             bytes_read=traffic[group.name].bytes_read,
             bytes_written=traffic[group.name].bytes_written,
+            figures=trace.kernels[group.name].figures or NO_FIGURES,
         )
         for block in trace.blocks
         for group in block.groups

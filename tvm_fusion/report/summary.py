@@ -32,6 +32,7 @@ def summarise(
     no_fuse: _Excluded = (),
     assume: Mapping[str, int] | None = None,
     compare_stock: bool = False,
+    feedback: str = "auto",
     progress: Callable[[str], None] = lambda _phase: None,
 ) -> tuple[Summary, tvm.IRModule, Any]:
     """Fuse, schedule and compile a module, and count it against its unfused and stock builds.
@@ -42,7 +43,7 @@ def summarise(
         A Relax module.
     target : str or tvm.target.Target
         A CUDA target or the tag of one.
-    policy, limits, no_fuse
+    policy, limits, no_fuse, feedback
         As for :class:`tvm_fusion.transform.FuseOps`.
     assume : mapping of str to int, optional
         Values of symbolic extents by name, for the counts.
@@ -82,13 +83,14 @@ def summarise(
         passes = [*relax.pipeline.library_dispatch_passes(gpu), relax.transform.LegalizeOps()]
         legal = tvm.transform.Sequential(passes)(mod)
     with clock.phase("fuse"), gpu, record() as trace:
-        fused = _run(OperatorFusion(chosen, limits, no_fuse), legal)
+        fused = _run(OperatorFusion(chosen, limits, no_fuse, feedback), legal)
     if not callable(no_fuse):
         _check_names(no_fuse, trace)
     totals["ours"] = total(fused, assume)
     with clock.phase("unfused"), gpu, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what cannot be scheduled was said of our own build
-        unfused = _run(OperatorFusion(chosen, limits, lambda _op: True), legal)
+        alone = OperatorFusion(chosen, Limits(), lambda _op: True, feedback="off")
+        unfused = _run(alone, legal)
         totals["unfused"] = total(unfused, assume)
     if compare_stock:
         with clock.phase("stock"):
@@ -105,6 +107,8 @@ def summarise(
         totals=totals,
         groups=group_summaries(trace, fused, assume),
         edges=edge_summaries(trace),
+        kernels=trace.kernels,
+        feedback=tuple(trace.feedback),
         notes=(*trace.notes, *notes),
         seconds={**clock.seconds, **trace.seconds},
     )

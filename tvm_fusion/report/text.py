@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import IO
 
 from rich import box
@@ -10,13 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from ..analysis.traffic import Totals
+from ..codegen.figures import NO_FIGURES
+from ..trace import FeedbackStep, KernelRecord
 from .data import EdgeSummary, GroupSummary, Summary
 
 #: Columns where the output is no terminal.
 _PLAIN_WIDTH = 100
 
 #: Longest name of a group that is printed in full.
-_LONGEST_NAME = 42
+_LONGEST_NAME = 36
 
 
 def make_console(file: IO[str] | None = None, stderr: bool = False) -> Console:
@@ -42,6 +45,9 @@ def render(summary: Summary, console: Console) -> None:
         console.print(_groups(summary.groups))
     else:
         console.print("No groups were formed.")
+    console.print(_figures(summary.kernels))
+    for step in summary.feedback:
+        console.print(_step(step), markup=False)
     refused = [edge for edge in summary.edges if not edge.fused]
     if refused:
         console.print(_refusals(refused))
@@ -79,7 +85,6 @@ def _groups(groups: tuple[GroupSummary, ...]) -> Table:
     table.add_column("calls", justify="right")
     table.add_column("ops", justify="right")
     table.add_column("kinds", ratio=1)
-    table.add_column("shared B", justify="right")
     table.add_column("MB", justify="right")
     calls = Counter(group.name for group in groups)
     first = {group.name: group for group in reversed(groups)}
@@ -90,10 +95,45 @@ def _groups(groups: tuple[GroupSummary, ...]) -> Table:
             str(calls[name]),
             str(len(group.ops)),
             _counted(group.kinds),
-            str(group.shared_bytes),
             _megabytes(group.bytes_read + group.bytes_written),
         )
     return table
+
+
+def _figures(kernels: Mapping[str, KernelRecord]) -> Table:
+    """What each kernel takes, in the order of the module."""
+    compilers = {k.figures.compiler for k in kernels.values() if k.figures and k.figures.compiler}
+    table = _table(f"Kernels: {len(kernels)}, figures by {', '.join(compilers) or 'estimate'}")
+    table.add_column("kernel", no_wrap=True)
+    for column in ("threads", "registers", "spill B", "shared B", "occupancy"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("limited by", overflow="fold")
+    for name, kernel in kernels.items():
+        figures = kernel.figures or NO_FIGURES
+        estimated = "" if figures.is_compiled or figures.registers is None else "~"
+        table.add_row(
+            _shortened(name),
+            _known(figures.threads),
+            estimated + _known(figures.registers),
+            _known(figures.spill_bytes),
+            str(figures.shared_bytes),
+            "-" if figures.occupancy is None else f"{estimated}{figures.occupancy:.0%}",
+            figures.limiter or "-",
+        )
+    return table
+
+
+def _step(step: FeedbackStep) -> str:
+    after = "; ".join(
+        f"{f.registers} registers, {f.spill_bytes} bytes spilled"
+        + ("" if f.occupancy is None else f", occupancy {f.occupancy:.0%}")
+        for f in step.after
+    )
+    return f"feedback: {step.group}: {step.message}: {step.action}{f' ({after})' if after else ''}"
+
+
+def _known(number: int | None) -> str:
+    return "-" if number is None else str(number)
 
 
 def _refusals(edges: list[EdgeSummary]) -> Table:

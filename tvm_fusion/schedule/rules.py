@@ -16,10 +16,11 @@ import tvm
 from tvm import tirx
 from tvm.s_tir import dlight as dl
 
-from ..analysis.blocks import iter_params, static_product
+from ..analysis.blocks import iter_params, reduces, static_product
 from ..limits import Limits
 from ..planning.kernel_plan import KernelPlan
 from .accumulators import accumulates_directly
+from .bfloat16_constants import without_bfloat16_infinities
 from .bool_vectors import without_bool_vectors
 from .kernel import Kernel, inspect
 from .separate import Separate
@@ -79,8 +80,9 @@ def candidates(
         if space is None:
             continue
         made = (space[0] if isinstance(space, list) else space).mod["main"]
-        mended = without_bool_vectors(made)
-        if accumulates_directly(func) and not accumulates_directly(made):
+        mended = without_bfloat16_infinities(without_bool_vectors(made))
+        by_tvm = name != _STITCHED
+        if by_tvm and accumulates_directly(func) and not accumulates_directly(made):
             _LOG.info("%s inlined what follows a reduction into it", name)
         elif not as_stock or (mended.same_as(made) and applies(func)):
             finished = mended.with_attr("tirx.is_scheduled", True)
@@ -103,7 +105,13 @@ def _gemv(func: tirx.PrimFunc, target: tvm.target.Target) -> Any:
 
 
 def _gemv_applies(func: tirx.PrimFunc) -> bool:
-    """Whether dlight's GEMV stays inside of its output: it stores whole tiles of rows."""
+    """Whether dlight's GEMV has something to do, and stays inside of its output.
+
+    It stores whole tiles of rows. Before it sees that a function reduces nothing, it tries to
+    inline block after block, which takes minutes for hundreds of them.
+    """
+    if not reduces(func):
+        return False
     outputs = list(iter_params(func))[-1:]
     count = static_product(outputs[0].ty.shape) if outputs else None
     return count is None or count % _GEMV_ROWS == 0

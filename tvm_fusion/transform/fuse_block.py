@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -18,9 +19,10 @@ from ..limits import Limits
 from ..policy import Decision, Group, Policy, Reason
 from ..policy.reasons import Cyclic, Fused, ScheduleFailed
 from .build import Names, make_seq
+from .feedback import Feedback, Verdict
 from .grouping import GroupFunction, make_group_function
 from .kernels import Attempt, KernelTrial, trial_context
-from .split import cut
+from .split import cheapest_cuts, cut
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class BlockFuser:
         Figures of the GPU.
     trial : KernelTrial or None
         How to try a group; None: every group that FuseTIR takes is accepted.
+    feedback : Feedback or None
+        What looks at the kernels of groups; None: they stay as they are.
     """
 
     def __init__(
@@ -64,12 +68,14 @@ class BlockFuser:
         limits: Limits,
         device: Device,
         trial: KernelTrial | None,
+        feedback: Feedback | None = None,
     ) -> None:
         self._mod = mod
         self._policy = policy
         self._limits = limits
         self._device = device
         self._trial = trial
+        self._feedback = feedback
         self._tried: dict[Any, Attempt] = {}  # structure of a group's function -> outcome
 
     def fuse(self, block: BlockGraph) -> Settled:
@@ -91,6 +97,8 @@ class BlockFuser:
         accepted: list[Accepted] = []
         for ops in _acyclic(block, partition.groups, refused):
             accepted.extend(self._try(block, ops, refused))
+        if self._feedback is not None:
+            accepted = self._improved(block, accepted, refused, self._feedback)
         accepted.sort(key=lambda group: graph.position[group.ops[0]])
         member = {op: group for group in accepted for op in group.ops}
         decisions = tuple(_final(block, d, member, refused) for d in partition.decisions)
@@ -115,6 +123,95 @@ class BlockFuser:
                 waiting.extend(_without_rim_views(block, p) for p in cut(block.graph, current))
         return accepted
 
+    # -- feedback ---------------------------------------------------------------------------
+
+    def _improved(
+        self,
+        block: BlockGraph,
+        accepted: Sequence[Accepted],
+        refused: dict[int, Reason],
+        feedback: Feedback,
+    ) -> list[Accepted]:
+        """The groups with kernels that the compiler's figures do not speak against.
+
+        A group with a problem that no other schedule mends is split, and its parts are looked at
+        in turn; it stays as it is where no split helps.
+        """
+        feedback.figures([group.attempt for group in accepted])  # all at once
+        done, waiting = [], list(reversed(accepted))
+        while waiting:
+            group = waiting.pop()
+            verdict = self._judge(block, group, feedback)
+            group = replace(group, attempt=verdict.attempt)
+            parts: list[Accepted] | None = None
+            if verdict.problem is not None:
+                started = time.perf_counter()
+                parts = self._split(block, group, verdict, refused, feedback)
+                feedback.spend(time.perf_counter() - started)
+            if parts is None:
+                done.append(group)
+            else:
+                waiting.extend(reversed(parts))
+        return done
+
+    def _judge(self, block: BlockGraph, group: Accepted, feedback: Feedback) -> Verdict:
+        func = fused_prim_func(self._mod, group.function)
+        return feedback.judge(_name(block, group.ops), func, group.attempt)
+
+    def _split(
+        self,
+        block: BlockGraph,
+        group: Accepted,
+        verdict: Verdict,
+        refused: dict[int, Reason],
+        feedback: Feedback,
+    ) -> list[Accepted] | None:
+        """The groups of a cheap cut whose kernels have no problem, or the smallest one.
+
+        Of all cuts in the order of their costs the first is tried, then the second, fourth and so
+        on until one helps.
+        """
+        assert verdict.problem is not None
+        best: tuple[float, list[Accepted], list[Verdict]] | None = None
+        cuts = cheapest_cuts(block.graph, group.ops)
+        rank = 1
+        while rank <= len(cuts) and not feedback.is_out_of_time:
+            groups = [one for part in cuts[rank - 1] for one in self._try(block, part, {})]
+            verdicts = [feedback.verdict(one.attempt) for one in groups]
+            verdicts += self._verdicts_alone(block, group.ops, groups, feedback)
+            severity = max(map(feedback.severity, verdicts), default=0.0)
+            if best is None or severity < best[0]:
+                best = severity, groups, verdicts
+            if not severity:
+                break
+            rank *= 2
+        if best is None or best[0] >= feedback.severity(verdict):
+            feedback.record(_name(block, group.ops), "kept", verdict, ())
+            return None
+        _, groups, verdicts = best
+        refused.update(dict.fromkeys(group.ops, verdict.problem))
+        feedback.record(_name(block, group.ops), "split", verdict, verdicts)
+        return groups
+
+    def _verdicts_alone(
+        self,
+        block: BlockGraph,
+        ops: Sequence[int],
+        groups: Sequence[Accepted],
+        feedback: Feedback,
+    ) -> list[Verdict]:
+        """What those of ``ops`` take that are in none of the groups; reshapes become views."""
+        assert self._trial is not None
+        grouped = {op for group in groups for op in group.ops}
+        found = []
+        for op in ops:
+            if op not in grouped and not block.graph.ops[op].is_view:
+                func = fused_prim_func(self._mod, make_group_function(block, (op,)))
+                found.append(feedback.verdict(self._trial.try_op(func)))
+        return found
+
+    # -- trying -----------------------------------------------------------------------------
+
     def _attempt(self, function: GroupFunction) -> Attempt:
         key = tvm_ffi.StructuralKey(function.function)
         if key not in self._tried:
@@ -127,6 +224,10 @@ class BlockFuser:
         except Exception as error:  # FuseTIR refuses some combinations of PrimFuncs
             return Attempt(None, ScheduleFailed(f"FuseTIR: {one_line(error)}"))
         return self._trial.try_group(func) if self._trial else Attempt(None, None)
+
+
+def _name(block: BlockGraph, ops: Sequence[int]) -> str:
+    return ", ".join(block.graph.ops[op].name for op in ops)
 
 
 def fused_prim_func(mod: tvm.IRModule, group: GroupFunction) -> tirx.PrimFunc:

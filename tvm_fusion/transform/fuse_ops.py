@@ -18,12 +18,13 @@ from ..analysis.traffic import called_functions
 from ..device import Device
 from ..device.gpu import DEFAULT_TARGET
 from ..limits import Limits
-from ..planning import Plan, attach_plans
+from ..planning import Plan, PlanSettings, attach_plans
 from ..policy import DEFAULT_POLICY, Dominator, Policy, Stitch, get_policy
 from ..trace import BlockRecord, GroupRecord, current_trace
 from .annotate_op_kind import AnnotateOpKind
 from .build import Names, make_seq
 from .duplicate_broadcasts import DuplicateBroadcasts
+from .feedback import make_feedback
 from .fuse_block import Accepted, BlockFuser
 from .grouping import group_name, rebuild_block
 from .inline_scalar_constants import InlineScalarConstants
@@ -51,14 +52,17 @@ class FuseOps:
     no_fuse : iterable of str, or callable
         Ops to leave alone: names of variables or of PrimFuncs, or a predicate on ``Op``.
     feedback : str
-        ``"auto"`` or ``"off"``; ``"compiler"`` is not available in this version.
+        What the CUDA compiler's figures are used for. ``"auto"`` (default) or ``"compiler"``: under
+        a CUDA target the kernel of every group is compiled, and one that spills, or that exceeds
+        limits, is scheduled otherwise, then split. Where no compiler is installed, figures are
+        estimates, with one warning. ``"off"``: nobody is asked.
 
     Raises
     ------
     PolicyError
         The policy is unknown.
     LimitsError
-        ``feedback`` asks for what this version does not have.
+        ``feedback`` is none of these, or is off while the limits need it.
 
     Examples
     --------
@@ -82,14 +86,15 @@ class FuseOps:
         self.policy = get_policy(policy)
         self.limits = limits or Limits()
         self.no_fuse = no_fuse if callable(no_fuse) else tuple(no_fuse)
-        check_feedback(feedback)
+        self.feedback = feedback
+        check_feedback(feedback, self.limits)
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Run the pass; ``mod`` itself is left as it is."""
         started = time.perf_counter()
         _warn_if_not_legalized(mod)
         mod = _prepare(mod, () if callable(self.no_fuse) else self.no_fuse)
-        run = _Run(mod, self.policy, self.limits, self.no_fuse)
+        run = _Run(mod, self.policy, self.limits, self.no_fuse, self.feedback)
         result = run.transform()
         trace = current_trace()
         if trace is not None:
@@ -128,6 +133,7 @@ class _Run:
         policy: Policy,
         limits: Limits,
         no_fuse: Sequence[str] | Callable[[Op], bool],
+        feedback: str,
     ) -> None:
         self.mod = mod
         self.limits = limits
@@ -138,7 +144,10 @@ class _Run:
         if trial is not None and trial.as_stock and isinstance(policy, Stitch):
             policy = Dominator()  # nobody will be there to write the kernels that stitch plans
         self.policy = policy
-        self.fuser = BlockFuser(mod, policy, limits, self.device, trial)
+        self.feedback = make_feedback(feedback, trial, limits)
+        compiler = self.feedback.compiler if self.feedback else None
+        self.settings = PlanSettings(limits, feedback, compiler.name if compiler else "")
+        self.fuser = BlockFuser(mod, policy, limits, self.device, trial, self.feedback)
         self.names = Names(mod)
         self.added: dict[Any, Any] = {}  # GlobalVar -> Primitive function
         self.known: dict[Any, Any] = {}  # structure of a Primitive function -> GlobalVar
@@ -152,7 +161,10 @@ class _Run:
             functions[gvar] = func
         functions.update(self.added)
         result = tvm.IRModule(functions, attrs=self.mod.attrs, global_infos=self.mod.global_infos)
-        return attach_plans(result, self.plans, self.limits)
+        trace = current_trace()
+        if trace is not None and self.feedback is not None:
+            trace.feedback += self.feedback.steps
+        return attach_plans(result, self.plans, self.settings)
 
     def _function(self, name: str, func: relax.Function) -> relax.Function:
         body = self._body(name, func.body)

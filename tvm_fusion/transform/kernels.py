@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import tirx
 
-from ..codegen import emit_cuda, parse_kernels
+from ..codegen import CudaKernel, KernelText, emit_cuda, parse_kernels
 from ..device import Device
 from ..device.gpu import STATIC_SHARED_BYTES
 from ..errors import one_line
@@ -32,11 +33,14 @@ class Attempt:
         Why there is none.
     shared_bytes : int
         Shared memory of that kernel, declared and requested, in bytes per block.
+    text : KernelText or None
+        Its CUDA source, for the compiler; None for other targets.
     """
 
     kernel: Kernel | None
     reason: Reason | None
     shared_bytes: int = 0
+    text: KernelText | None = None
 
 
 def trial_context() -> tvm.transform.PassContext:
@@ -119,40 +123,53 @@ class KernelTrial:
         self, func: tirx.PrimFunc, single: bool, plan: KernelPlan | None = None
     ) -> Attempt:
         first_reason: Reason | None = None
-        last: Kernel | None = None
+        last: Attempt | None = None
         for kernel in candidates(func, self.target, self.as_stock, self.limits, plan):
-            reason, shared = self._refusal(kernel, single)
-            if reason is None:
-                return Attempt(kernel, None, shared)
-            first_reason = first_reason or reason
-            last = kernel
+            attempt = self._checked(kernel, single)
+            if attempt.reason is None:
+                return attempt
+            if last is None:
+                first_reason = attempt.reason
+            last = attempt
         if last is not None and not single:
-            return Attempt(last, first_reason)  # leave it to TVM, as the stock pipeline does
+            # Leave it to TVM, as the stock pipeline does.
+            return replace(last, reason=first_reason)
         return Attempt(None, first_reason or ScheduleFailed("none applies with a right result"))
 
-    def _refusal(self, kernel: Kernel, single: bool) -> tuple[Reason | None, int]:
-        """Why a scheduled function is refused, and its shared memory."""
+    def _checked(self, kernel: Kernel, single: bool) -> Attempt:
+        """A scheduled function, and why it is refused if it is."""
         if single and kernel.kernels != 1:
-            return SeveralKernels(kernel.kernels, kernel.rule), 0
+            return Attempt(kernel, SeveralKernels(kernel.kernels, kernel.rule))
         reason = launch_refusal(
             kernel.func, self.device.threads_per_block, self.limits.max_kernel_args
         )
         if reason is not None or self.target.kind.name != "cuda":
-            return reason, 0
+            return Attempt(kernel, reason)
         try:
-            made = parse_kernels(emit_cuda(kernel.func, self.target))
+            source = emit_cuda(kernel.func, self.target)
         except Exception as error:  # whatever TVM's lowering raises: another rule may do
-            return ScheduleFailed(one_line(error)), 0
+            return Attempt(kernel, ScheduleFailed(one_line(error)))
+        made = parse_kernels(source)
+        dynamic = dynamic_shared_bytes(kernel.func)
+        shared = max((k.static_shared_bytes for k in made), default=0) + dynamic
+        plans = kernel.plan.chain() if kernel.plan is not None else []
+        estimated = max((plan.registers for plan in plans), default=None)
+        safe = kernel.plan is not None and kernel.plan.is_safe
+        text = KernelText(source, dynamic, estimated, 0 if safe else None)
+        return Attempt(kernel, self._refusal(kernel, made, dynamic, single), shared, text)
+
+    def _refusal(
+        self, kernel: Kernel, made: Sequence[CudaKernel], dynamic: int, single: bool
+    ) -> Reason | None:
+        """Why generated kernels are refused."""
         alternatives = kernel.plan.alternatives if kernel.plan is not None else 1
         if single and len(made) != alternatives:
-            return SeveralKernels(len(made), kernel.rule), 0
-        dynamic = dynamic_shared_bytes(kernel.func)
+            return SeveralKernels(len(made), kernel.rule)
         if single and any(k.uses_dynamic_shared for k in made) and not dynamic:
-            return ScheduleFailed("it asks for dynamic shared memory, which is not counted"), 0
+            return ScheduleFailed("it asks for dynamic shared memory, which is not counted")
         static = max((k.static_shared_bytes for k in made), default=0)
         if static > STATIC_SHARED_BYTES:
-            return OverLimit("bytes of static shared memory", static, STATIC_SHARED_BYTES), static
-        shared = static + dynamic
-        if shared > self._budget():
-            return OverLimit("bytes of shared memory", shared, self._budget()), shared
-        return None, shared
+            return OverLimit("bytes of static shared memory", static, STATIC_SHARED_BYTES)
+        if static + dynamic > self._budget():
+            return OverLimit("bytes of shared memory", static + dynamic, self._budget())
+        return None

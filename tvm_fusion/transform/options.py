@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-from ..errors import LimitsError
+import os
+import warnings
 
-_FEEDBACK = ("auto", "off")
+import tvm
+
+from ..codegen import Compiler, find_compiler
+from ..codegen.compilers import COMPILER_VARIABLE
+from ..errors import CompilerError, LimitsError
+from ..limits import FEEDBACK, OF_COMPILED_KERNELS, Limits
 
 
-def check_feedback(feedback: str) -> None:
-    """Refuse a feedback mode that does not exist.
+def check_feedback(feedback: str, limits: Limits | None = None) -> None:
+    """Refuse a feedback mode that does not exist, or that leaves limits unchecked.
 
     Raises
     ------
     LimitsError
-        ``feedback`` is not ``"auto"`` or ``"off"``.
     """
-    if feedback == "compiler":
+    if feedback not in FEEDBACK:
+        raise LimitsError(f"unknown feedback {feedback!r}: use one of {', '.join(FEEDBACK)}")
+    unchecked = [n for n in OF_COMPILED_KERNELS if limits and getattr(limits, n) is not None]
+    if feedback == "off" and unchecked:
         raise LimitsError(
-            "feedback='compiler' needs the CUDA compiler's figures, which this version of "
-            "tvm_fusion does not read yet: use 'auto' or 'off'"
+            f"Limits.{unchecked[0]} is checked against the CUDA compiler's figures: it needs "
+            f"feedback='compiler' or 'auto'"
         )
-    if feedback not in _FEEDBACK:
-        raise LimitsError(f"unknown feedback {feedback!r}: use one of {', '.join(_FEEDBACK)}")
+
+
+def choose_compiler(target: tvm.target.Target, quiet: bool) -> tuple[Compiler | None, str]:
+    """The compiler that feedback asks, and the architecture it compiles for.
+
+    Warns where there is none, or none for the architecture; figures are estimates then.
+
+    Parameters
+    ----------
+    target : tvm.target.Target
+        A CUDA target.
+    quiet : bool
+        Do not warn.
+    """
+    arch = str(target.attrs.get("arch") or "")
+    why = ""
+    compiler: Compiler | None = None
+    try:
+        compiler = find_compiler()
+        if compiler is None and os.environ.get(COMPILER_VARIABLE) != "none":
+            why = "no CUDA compiler is installed: pip install 'tvm-fusion[cuda]'"
+        elif compiler is not None and not compiler.supports(arch):
+            why = f"{compiler.name} makes no code for {arch or 'a target without an architecture'}"
+    except CompilerError as error:
+        why = str(error)
+    if why and not quiet:
+        warnings.warn(f"registers and occupancy of kernels are estimates: {why}", stacklevel=2)
+    return (None if why else compiler), arch

@@ -45,7 +45,7 @@ def pipeline(
     TargetError
         When it runs: no target is current.
     """
-    check_feedback(feedback)
+    check_feedback(feedback, limits)
     chosen = get_policy(policy)
 
     @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.pipeline")

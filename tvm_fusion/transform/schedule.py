@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 
 import tvm
 from tvm import tirx
 
 from ..analysis.bindings import other_device
 from ..analysis.relax_graph import GROUP_ATTR
+from ..codegen import KernelFigures
 from ..limits import Limits
-from ..planning import Plan, read_limits, read_plans
-from ..trace import Trace, current_trace
-from .kernels import KernelTrial
+from ..planning import Plan, PlanSettings, read_plans, read_settings
+from ..trace import KernelRecord, Trace, current_trace
+from .feedback import make_feedback
+from .kernels import Attempt, KernelTrial
 
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.Schedule")
@@ -52,8 +55,10 @@ class Schedule:
         """Run the pass; ``mod`` itself is left as it is."""
         started = time.perf_counter()
         target = tvm.target.Target.current(allow_none=True)
-        limits = self.limits or read_limits(mod) or Limits()
-        scheduler = _Scheduler(read_plans(mod), limits, target)
+        settings = read_settings(mod) or PlanSettings(Limits())
+        if self.limits is not None:
+            settings = replace(settings, limits=self.limits)
+        scheduler = _Scheduler(read_plans(mod), settings, target)
         functions = {}
         for gvar, func in mod.functions.items():
             if isinstance(func, tirx.PrimFunc):
@@ -61,17 +66,20 @@ class Schedule:
             functions[gvar] = func
         trace = current_trace()
         if trace is not None:
+            scheduler.record(trace)
             trace.seconds["Schedule"] = time.perf_counter() - started
         return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 class _Scheduler:
     def __init__(
-        self, plans: dict[str, Plan], limits: Limits, target: tvm.target.Target | None
+        self, plans: dict[str, Plan], settings: PlanSettings, target: tvm.target.Target | None
     ) -> None:
         self.plans = plans
         on_cuda = target is not None and target.kind.name == "cuda"
-        self.trial = KernelTrial(target, limits) if on_cuda else None
+        self.trial = KernelTrial(target, settings.limits) if on_cuda else None
+        self.feedback = make_feedback(settings.feedback, self.trial, settings.limits, quiet=True)
+        self.made: dict[str, Attempt] = {}
         self.trace: Trace | None = current_trace()
 
     def function(self, name: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -88,6 +96,8 @@ class _Scheduler:
         assert self.trial is not None
         plan = self.plans[name].kernel if name in self.plans else None
         attempt = self.trial.try_group(func, plan)
+        if plan is None and attempt.kernel is not None and self.feedback is not None:
+            attempt = self.feedback.judge(name, func, attempt).attempt
         if attempt.kernel is None:
             if is_group:
                 why = attempt.reason.message if attempt.reason else "no schedule"
@@ -99,13 +109,23 @@ class _Scheduler:
             return func
         if attempt.kernel.kernels > 1:
             self._note(f"{name} takes {attempt.kernel.kernels} kernels ({attempt.kernel.rule})")
-        if self.trace is not None:
-            self.trace.rules[name] = attempt.kernel.rule
+        self.made[name] = attempt
         scheduled = attempt.kernel.func
         for key, value in (func.attrs or {}).items():
             if key not in scheduled.attrs:
                 scheduled = scheduled.with_attr(key, value)
         return scheduled
+
+    def record(self, trace: Trace) -> None:
+        """Put the kernels and their figures into a trace."""
+        attempts = list(self.made.values())
+        figures: list[KernelFigures | None] = [None] * len(attempts)
+        if self.feedback is not None:
+            figures = self.feedback.figures(attempts)
+            trace.feedback += self.feedback.steps
+        for name, attempt, found in zip(self.made, attempts, figures, strict=True):
+            if attempt.kernel is not None:
+                trace.kernels[name] = KernelRecord(attempt.kernel.rule, attempt.kernel.plan, found)
 
     def _note(self, text: str, warn: bool = False) -> None:
         if self.trace is not None:

@@ -4,8 +4,12 @@
 // one is launched with instrumentation for the first time: building a model stays quick, and check
 // mode can be turned on and off between two calls.
 #include <dlfcn.h>
+#include <elf.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "runtime.h"
 
@@ -14,20 +18,42 @@ extern "C" {
 // and returns 0 on success; the second returns the source line of an offset, 0 if unknown.
 int (*emulator_compile_callback)(const char* source, int instrumented, char* out, size_t size);
 int (*emulator_line_callback)(const char* path, size_t offset);
+// Writes the path of the source that compiled code was made of, and returns 0 if there is one.
+int (*emulator_source_callback)(const void* code, size_t code_size, char* out, size_t size);
 }
 
 namespace emulator {
 
 static const char kMagic[] = "// tvm_fusion emulator\n";
 
+// The source of compiled code (a cubin, which is an ELF file), if it was exported on this machine.
+static bool find_source(const char* image, std::string* source) {
+  if (memcmp(image, ELFMAG, SELFMAG) != 0) return false;
+  Elf64_Ehdr header;
+  memcpy(&header, image, sizeof header);
+  const size_t sections = header.e_shoff + size_t(header.e_shnum) * header.e_shentsize;
+  const size_t segments = header.e_phoff + size_t(header.e_phnum) * header.e_phentsize;
+  std::vector<char> path(4096);
+  if (emulator_source_callback(image, std::max(sections, segments), path.data(), path.size())) {
+    return false;
+  }
+  std::ifstream file(path.data());
+  source->assign(std::istreambuf_iterator<char>(file), {});
+  return file.good() || file.eof();
+}
+
 Module* load_module(const char* image, std::string* error) {
   const size_t magic = sizeof kMagic - 1;
-  if (strncmp(image, kMagic, magic) != 0) {
-    *error = "the module holds compiled GPU code, not source: build it while the emulator is active";
+  std::string source;
+  if (strncmp(image, kMagic, magic) == 0) {
+    source = image + magic;
+  } else if (!find_source(image, &source)) {
+    *error = "the module holds compiled GPU code, whose source this machine does not have: "
+             "build it while the emulator is active";
     return nullptr;
   }
   auto* module = new Module;
-  module->source = image + magic;
+  module->source = source;
   module->has_atomics = module->source.find("atomic") != std::string::npos;
   return module;
 }

@@ -6,6 +6,7 @@ threads, and cannot place a barrier within the condition by which the host choos
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tvm import tirx
@@ -17,15 +18,28 @@ def barrier(scope: str) -> Any:
 
 
 class Barriers:
-    """Remembers which arrays in shared memory were touched since the last barrier."""
+    """Remembers which arrays in shared memory were touched since the last barrier.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    ends : mapping of Buffer to int
+        The last nest that touches each array. TVM lays an array over one that is not used any
+        more (``StorageRewrite``), so what first writes to it must wait for those who read that.
+    """
+
+    def __init__(self, ends: Mapping[Any, int]) -> None:
+        self._ends = ends
         self._read: set[Any] = set()
         self._written: set[Any] = set()
+        self._begun: set[Any] = set()
 
-    def needed(self, read: set[Any], written: set[Any]) -> bool:
-        """Whether threads have to wait before they touch these arrays; if so, they have."""
-        conflict = bool(read & self._written or written & (self._read | self._written))
+    def needed(self, nest: int, read: set[Any], written: set[Any]) -> bool:
+        """Whether threads have to wait before a nest touches these arrays; if so, they have."""
+        touched = self._read | self._written
+        conflict = bool(read & self._written or written & touched)
+        if written - self._begun:
+            conflict |= any(self._ends[array] < nest for array in touched)
+        self._begun |= written
         if conflict:
             self.passed()
         return conflict

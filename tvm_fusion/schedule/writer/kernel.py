@@ -74,7 +74,6 @@ class _Writer:
         self.values = Values(source, self.rows)
         self.statements = self.values.statements
         self.looped: set[Any] = set()
-        self.barriers = Barriers()
 
     def fits(self) -> Any:
         """The condition under which rows are short enough for the plan."""
@@ -104,11 +103,11 @@ class _Writer:
         else:
             self._spatial(nest)
         written = {self.shared[nest]} if self.plan.placement[nest] == SHARED else set()
-        exchanged = {array for key, array in self.shared.items() if _belongs(key, nest)}
-        if self.barriers.needed(self.values.shared_reads, written | exchanged):
+        exchanged = set(self._exchange_arrays(nest))
+        if self.barriers.needed(nest, self.values.shared_reads, written | exchanged):
             self.statements.insert(already, barrier(self.scope))
         if exchanged:
-            self.barriers.passed()
+            self.barriers.passed()  # the one between writing parts and reading them
         self.barriers.touched(self.values.shared_reads | exchanged, written)
 
     # -- arrays on the chip -------------------------------------------------------------------
@@ -121,6 +120,7 @@ class _Writer:
             for i, (size, dtype) in enumerate(zip(shared.sizes, shared.dtypes, strict=True))
         ]
         self.shared = {key: arrays[a] for key, a in shared.array_of.items()}
+        self.barriers = Barriers({a: end // 2 for a, end in zip(arrays, shared.ends, strict=True)})
         for nest in self.source.kept:
             if self.plan.placement[nest] == SHARED:
                 for store in self.source.group.nests[nest].stores:
@@ -131,6 +131,11 @@ class _Writer:
             self.values.block_arrays[self.source.buffers[tensor]] = (tensor, array)
         if self.source.block_inputs:
             self.statements.append(barrier(self.scope))
+
+    def _exchange_arrays(self, nest: int) -> list[Any]:
+        """The arrays through which threads exchange what they reduced, one for each value."""
+        stores = range(len(self.source.group.nests[nest].stores))
+        return [self.shared[nest, n] for n in stores if (nest, n) in self.shared]
 
     def _register_array(self, nest: int, number: int) -> Any:
         """The array of a nest's own elements."""
@@ -294,16 +299,16 @@ class _Writer:
             return self._lane_loop(point, updates)
 
         self.statements.append(self._walk(self.source.layout.reduced[nest], write))
-        results = accumulators
+        results, wait = accumulators, barrier(self.scope)
+        arrays = self._exchange_arrays(nest)
+        if set(arrays) & self.values.shared_reads:
+            self.statements.append(wait)
         if self.source.elements.exchanges:
-            shared = [self.shared[(nest, number)] for number in range(len(accumulators))]
-            results, statements = exchange(
-                reduction, self.rows, accumulators, shared, lanes, barrier(self.scope)
-            )
+            results, statements = exchange(reduction, self.rows, accumulators, arrays, lanes, wait)
             self.statements += statements
         elif self.plan.threads > 1:
-            results, statement = allreduce(reduction, self.rows, accumulators, lanes)
-            self.statements.append(statement)
+            results, statements = allreduce(reduction, self.rows, accumulators, arrays, wait)
+            self.statements += statements
         for number, store in enumerate(self.source.group.nests[nest].stores):
             if self.plan.placement[nest] == SCALAR:
                 value = tirx.BufferLoad(results[number], [self.source.const(0)])
@@ -407,8 +412,3 @@ class _Writer:
             tag,
         )
         return tirx.For(var, zero, extent, tirx.ForKind.THREAD_BINDING, body, axis)
-
-
-def _belongs(key: Any, nest: int) -> bool:
-    """Whether an array is the one through which a reduction exchanges partial results."""
-    return isinstance(key, tuple) and key[0] == nest

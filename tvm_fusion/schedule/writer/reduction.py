@@ -8,6 +8,8 @@ from typing import Any
 from tvm import tirx
 
 from ...analysis.nest_reader import reduction_update
+from ...planning.launch import WARP_THREADS
+from ...planning.shared import exchanged_as
 from .point import Point
 from .rows import Rows
 from .source import Source, loop, sequence
@@ -44,10 +46,13 @@ class Reduction:
         self.initials = [part[2] for part in parts]
         self.dtypes = [source.group.tensors[store.tensor].dtype for store in self.stores]
 
-    def allocate(self, lanes: int, what: str = "partial") -> list[Any]:
-        """A register for each value and lane."""
+    def allocate(
+        self, lanes: int, what: str = "partial", dtypes: Sequence[str] | None = None
+    ) -> list[Any]:
+        """A register for each value and lane, of other types than their own where given."""
         name = self.source.group.nests[self.nest].name
-        return [self.values.allocate(f"{name}_{what}", lanes, dtype) for dtype in self.dtypes]
+        types = dtypes or self.dtypes
+        return [self.values.allocate(f"{name}_{what}", lanes, dtype) for dtype in types]
 
     def initial(self, accumulators: Sequence[Any], lanes: int) -> list[Any]:
         """Set the accumulators to where the reduction begins."""
@@ -118,33 +123,113 @@ def exchange(
 
 
 def allreduce(
-    reduction: Reduction, rows: Rows, accumulators: Sequence[Any], lanes: int
-) -> tuple[list[Any], Any]:
-    """Combine the accumulators of all threads of a row; each gets the result.
+    reduction: Reduction,
+    rows: Rows,
+    accumulators: Sequence[Any],
+    shared: Sequence[Any],
+    wait: Any,
+) -> tuple[list[Any], list[Any]]:
+    """Combine the accumulators of the threads of a row, whose lanes lie next to each other.
+
+    The lanes of a warp exchange theirs by shuffles, so that all get the result. Where several
+    warps work on a row, each puts its part into shared memory, and after a barrier each combines
+    the parts of all, by shuffles again.
+
+    Parameters
+    ----------
+    reduction : Reduction
+        What is reduced.
+    rows : Rows
+        The thread's place.
+    accumulators : sequence of Buffer
+        One for each value, of one element.
+    shared : sequence of Buffer
+        For each value the array for the parts of warps; none where a warp has a row for itself.
+    wait : Stmt
+        The barrier.
 
     Returns
     -------
     results : list of Buffer
-        One for each value, with an element for each lane.
-    statement : tirx.Stmt
+        One for each value, of one element.
+    statements : list of Stmt
         The exchange.
+
+    Raises
+    ------
+    ValueError
+        The threads of a row do not fill warps.
     """
     source = reduction.source
-    results = reduction.allocate(lanes, "total")
-    pairs = [
-        (a, r, lane) for a, r in zip(accumulators, results, strict=True) for lane in range(lanes)
+    threads, warps = source.plan.threads, source.elements.warps
+    lanes = min(threads, WARP_THREADS)
+    if lanes & (lanes - 1) or (threads > lanes and threads % lanes):
+        raise ValueError(f"{threads} threads on a row do not fill warps")
+    wide = [exchanged_as(dtype) for dtype in reduction.dtypes]
+    zero = source.const(0)
+    parts = reduction.allocate(1, "exchanged", wide)
+    statements = [
+        tirx.BufferStore(part, _as(dtype, tirx.BufferLoad(own, [zero])), [zero])
+        for part, own, dtype in zip(parts, accumulators, wide, strict=True)
     ]
-    kinds = [n for n in range(len(accumulators)) for _ in range(lanes)]
-    left = [tirx.Var(f"x{i}", reduction.dtypes[n]) for i, n in enumerate(kinds)]
-    right = [tirx.Var(f"y{i}", reduction.dtypes[n]) for i, n in enumerate(kinds)]
-    combined = [reduction.combiners[n](a, b) for n, a, b in zip(kinds, left, right, strict=True)]
-    reducer = tirx.CommReducer(left, right, combined, [reduction.initials[n] for n in kinds])
-    call = tirx.tvm_thread_allreduce(
-        tirx.const(len(pairs), "uint32"),
-        *[tirx.BufferLoad(a, [source.const(lane)]) for a, _, lane in pairs],
-        tirx.const(True, "bool"),
-        *[tirx.BufferLoad(r, [source.const(lane)]) for _, r, lane in pairs],
-        rows.thread,
-    )
-    nowhere = tirx.reinterpret("handle", tirx.const(0, "uint64"))
-    return results, tirx.AttrStmt(reducer, "reduce_scope", nowhere, tirx.Evaluate(call))
+    statements += _shuffles(reduction, parts, lanes)
+    if warps > 1:
+        together = 1 << (warps - 1).bit_length()  # lanes that have the parts of all warps
+        first = rows.row_in_block * warps
+        warp = rows.simplify(first + rows.thread // lanes)
+        theirs = rows.simplify(rows.thread % together)
+        puts = [
+            tirx.BufferStore(array, tirx.BufferLoad(part, [zero]), [warp])
+            for array, part in zip(shared, parts, strict=True)
+        ]
+        statements += [tirx.IfThenElse(rows.thread % lanes < 1, sequence(puts), None), wait]
+        for part, array, start in zip(parts, shared, reduction.initials, strict=True):
+            read: Any = tirx.BufferLoad(array, [rows.simplify(first + theirs)])
+            if warps < together:
+                read = tirx.if_then_else(theirs < warps, read, _as(str(part.dtype), start))
+            statements.append(tirx.BufferStore(part, read, [zero]))
+        statements += _shuffles(reduction, parts, together)
+    results = reduction.allocate(1, "total")
+    statements += [
+        tirx.BufferStore(result, _as(dtype, tirx.BufferLoad(part, [zero])), [zero])
+        for result, part, dtype in zip(results, parts, reduction.dtypes, strict=True)
+    ]
+    return results, statements
+
+
+def _shuffles(reduction: Reduction, parts: Sequence[Any], lanes: int) -> list[Any]:
+    """Combine what groups of neighbouring lanes have: pairs of lanes swap, then pairs of pairs.
+
+    All lanes get the same result to the last bit, since each combines the same two at each step.
+    """
+    zero = reduction.source.const(0)
+    made = []
+    distance = lanes // 2
+    while distance:
+        for part, combiner in zip(parts, reduction.combiners, strict=True):
+            own = tirx.BufferLoad(part, [zero])
+            other = tirx.call_intrin(
+                str(part.dtype),
+                "tirx.tvm_warp_shuffle_xor",
+                _mask(reduction.source.plan.threads_per_block),
+                own,
+                tirx.IntImm("int32", distance),
+                tirx.IntImm("int32", WARP_THREADS),
+                tirx.IntImm("int32", WARP_THREADS),
+            )
+            made.append(tirx.BufferStore(part, combiner(own, other), [zero]))
+        distance //= 2
+    return made
+
+
+def _mask(threads: int) -> Any:
+    """The lanes of the calling thread's warp: all, unless the last warp of a block is not full."""
+    if threads % WARP_THREADS == 0:
+        return tirx.const(0xFFFFFFFF, "uint32")
+    if threads < WARP_THREADS:
+        return tirx.const((1 << threads) - 1, "uint32")
+    return tirx.call_intrin("uint32", "tirx.tvm_warp_activemask")
+
+
+def _as(dtype: str, value: Any) -> Any:
+    return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)

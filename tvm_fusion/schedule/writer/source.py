@@ -165,6 +165,7 @@ class Source:
             self.plan.placement,
             lifetimes_of(readers),
             self.block_inputs,
+            direct,
         )
 
 

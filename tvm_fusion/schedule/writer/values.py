@@ -274,6 +274,7 @@ class Values:
     def _block_input(self, buffer: Any, indices: list[Any], point: Point, guard: Guard) -> Any:
         """An element of an input that the block has in shared memory."""
         tensor, array = self.block_arrays[buffer]
+        self.shared_reads.add(array)
         classes = self.source.layout.tensor_local(tensor)
         where = self.rows.point_of(classes, self.source.digits.tensors[tensor], indices)
         value = tirx.BufferLoad(array, [self.block_slot(classes, where)])

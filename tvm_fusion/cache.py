@@ -31,7 +31,7 @@ def key(parts: Iterable[str]) -> str:
     return digest.hexdigest()[:24]
 
 
-def cached(name: str, make: Callable[[Path], None]) -> Path:
+def cached(name: str, make: Callable[[Path], None], replace: bool = False) -> Path:
     """The entry ``name``, made by ``make`` if it is not there.
 
     Parameters
@@ -40,13 +40,15 @@ def cached(name: str, make: Callable[[Path], None]) -> Path:
         File or directory name of the entry.
     make : callable
         Gets an empty directory, and puts a file or directory of that name into it.
+    replace : bool
+        Make it also if it is there.
 
     Returns
     -------
     pathlib.Path
     """
     entry = cache_directory() / name
-    if entry.exists():
+    if entry.exists() and not replace:
         return entry
     with tempfile.TemporaryDirectory(dir=cache_directory(), prefix="making-") as directory:
         make(Path(directory))
