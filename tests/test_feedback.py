@@ -17,6 +17,7 @@ from tvm_fusion import codegen, emulator
 from tvm_fusion.analysis.traffic import total
 from tvm_fusion.codegen import KernelFigures, compilers
 from tvm_fusion.planning import read_plans, read_settings
+from tvm_fusion.transform.kernels import KernelTrial
 from tvm_fusion.transform.split import cheapest_cuts
 from tvm_fusion.workloads import WORKLOADS, random_inputs, small
 
@@ -222,6 +223,16 @@ def test_each_distinct_group_is_compiled_once(monkeypatch, tmp_path):
 
     fuse(module(twice, (64, 100), (64, 100)))
     assert len(compiled) == len(set(compiled)) >= 1
+
+
+def test_a_second_build_of_a_model_compiles_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("TVM_FUSION_CACHE", str(tmp_path))
+    first, _ = fuse(small("gpt2_block"))
+    KernelTrial._cache.clear()
+    monkeypatch.setattr(compilers.Nvrtc, "compile", lambda *_: pytest.fail("compiled again"))
+    second, _ = fuse(small("gpt2_block"))
+    assert second.kernels == first.kernels
+    assert all(kernel.figures.is_compiled for kernel in second.kernels.values())
 
 
 def test_results_are_the_same_each_time():

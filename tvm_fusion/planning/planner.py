@@ -260,7 +260,8 @@ class _Planner:
         """The launch with so few rows in a block that all of them read an input at one place.
 
         That holds where rows next to each other read it at one place, like the heads of a batch
-        their mask; the block then loads it once. A block keeps at least a warp.
+        their mask; the block then loads it once. A block keeps two warps: of smaller ones a
+        multiprocessor does not hold enough to be full.
         """
         rows = launch.rows
         for tensor in self.group.inputs:
@@ -269,7 +270,7 @@ class _Planner:
             if last is None or last + 1 == len(layout.parallel):
                 continue
             together = gcd(layout.size(layout.parallel[last + 1 :]).number, rows)
-            if together * launch.threads >= WARP_THREADS:
+            if together * launch.threads >= 2 * WARP_THREADS:
                 rows = together
         return replace(launch, rows=rows)
 
