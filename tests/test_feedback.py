@@ -15,8 +15,11 @@ from written import module, row_groups
 import tvm_fusion as tf
 from tvm_fusion import codegen, emulator
 from tvm_fusion.analysis.traffic import total
+from tvm_fusion.cache import cache_directory
 from tvm_fusion.codegen import KernelFigures, compilers
+from tvm_fusion.codegen.occupancy import _calculator
 from tvm_fusion.planning import read_plans, read_settings
+from tvm_fusion.transform import feedback
 from tvm_fusion.transform.kernels import KernelTrial
 from tvm_fusion.transform.split import cheapest_cuts
 from tvm_fusion.workloads import WORKLOADS, random_inputs, small
@@ -227,6 +230,7 @@ def test_each_distinct_group_is_compiled_once(monkeypatch, tmp_path):
 
 def test_a_second_build_of_a_model_compiles_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("TVM_FUSION_CACHE", str(tmp_path))
+    KernelTrial._cache.clear()  # other tests' kernels have other names in them
     first, _ = fuse(small("gpt2_block"))
     KernelTrial._cache.clear()
     monkeypatch.setattr(compilers.Nvrtc, "compile", lambda *_: pytest.fail("compiled again"))
@@ -251,13 +255,13 @@ def figures_are_estimates(trace: tf.Trace) -> bool:
     return all(isinstance(f, KernelFigures) and not f.is_compiled for f in found)
 
 
-@pytest.mark.parametrize("feedback", ["auto", "compiler"])
-def test_without_a_compiler_there_are_estimates_and_one_warning(feedback, monkeypatch):
+@pytest.mark.parametrize("mode", ["auto", "compiler"])
+def test_without_a_compiler_there_are_estimates_and_one_warning(mode, monkeypatch):
     monkeypatch.setattr(compilers, "nvrtc", lambda: None)
     monkeypatch.setattr(compilers, "nvcc", lambda: None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        trace, _ = fuse(small("gpt2_block"), feedback=feedback)
+        trace, _ = fuse(small("gpt2_block"), feedback=mode)
     (warning,) = caught
     assert "estimates: no CUDA compiler is installed: pip install 'tvm-fusion[cuda]'" in str(
         warning.message
@@ -329,3 +333,94 @@ def test_feedback_moves_no_more_bytes_than_it_says():
     _, together = fuse(mod, feedback="off")
     _, apart = fuse(mod)
     assert total(apart).bytes > total(together).bytes
+
+
+def test_what_leaves_the_block_is_not_written_once_more_for_a_cut():
+    """Behind tanh, which is a result, a cut costs one read; elsewhere a write and a read."""
+
+    def build(emit, x):
+        first = emit(op.tanh(emit(op.exp(x))))
+        last = emit(op.cos(emit(op.sigmoid(emit(op.sin(first))))))
+        return [first, last]
+
+    trace, _ = fuse(module(build, (512, 256)))
+    graph = trace.blocks[0].graph
+    ops = [graph.index[name] for name in trace.groups[0].ops]
+    assert [len(part) for part in cheapest_cuts(graph, ops)[0]] == [2, 3]
+
+
+# -- broken tools -------------------------------------------------------------------------------
+
+
+def test_a_compiler_that_does_not_work_ends_no_build(monkeypatch, tmp_path):
+    def broken():
+        raise OSError("libnvrtc.so.13: file too short")
+
+    monkeypatch.setattr(compilers, "nvrtc", broken)
+    monkeypatch.setattr(compilers, "nvcc", lambda: None)
+    with pytest.warns(UserWarning, match=r"nvrtc does not work: .*file too short"):
+        trace, _ = fuse(small("ln_gelu_res"))
+    assert figures_are_estimates(trace)
+
+
+def test_the_other_compiler_is_asked_where_one_does_not_work(monkeypatch):
+    def broken():
+        raise OSError("no such library")
+
+    monkeypatch.setattr(compilers, "nvrtc", broken)
+    trace, _ = fuse(small("ln_gelu_res"))
+    (kernel,) = trace.kernels.values()
+    assert kernel.figures.compiler.startswith("nvcc")
+
+
+def test_flags_that_cannot_be_read_end_no_build(monkeypatch):
+    monkeypatch.setenv("TVM_CUDA_PTXAS_EXTRA_OPTS", '"-O1')
+    with pytest.warns(UserWarning, match="No closing quotation"):
+        trace, _ = fuse(small("ln_gelu_res"))
+    assert figures_are_estimates(trace)
+
+
+def test_no_home_and_no_cache_end_no_build(monkeypatch):
+    monkeypatch.delenv("TVM_FUSION_CACHE", raising=False)
+    monkeypatch.setattr("pathlib.Path.home", no_home)
+    trace, _ = fuse(small("ln_gelu_res"))
+    (kernel,) = trace.kernels.values()
+    assert kernel.figures.is_compiled
+    with pytest.raises(OSError, match="Set TVM_FUSION_CACHE"):
+        cache_directory()
+
+
+def no_home() -> None:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_an_occupancy_that_is_not_known_is_said(monkeypatch):
+    monkeypatch.setattr(feedback, "occupancy", lambda *_: None)
+    with pytest.warns(UserWarning, match="min_occupancy is not checked"):
+        fuse(small("ln_gelu_res"), limits=tf.Limits(min_occupancy=0.5))
+
+
+def test_a_damaged_calculator_is_made_anew(monkeypatch, tmp_path):
+    whole, damaged = tmp_path / "whole", tmp_path / "damaged"
+    monkeypatch.setenv("TVM_FUSION_CACHE", str(whole))
+    _calculator.__wrapped__()
+    (library,) = whole.glob("occupancy-*.so")
+    damaged.mkdir()
+    (damaged / library.name).write_text("junk")
+    monkeypatch.setenv("TVM_FUSION_CACHE", str(damaged))
+    assert _calculator.__wrapped__() is not None
+    assert (damaged / library.name).stat().st_size > 1000
+
+
+def test_time_for_splits_is_bounded(monkeypatch):
+    """A split tries several cuts; the time that each takes counts."""
+    monkeypatch.setattr(feedback.Feedback, "_rescheduled", lambda *_: None)
+    looked: list[object] = []
+    original = feedback.Feedback.verdict
+    monkeypatch.setattr(
+        feedback.Feedback, "verdict", lambda self, a: looked.append(a) or original(self, a)
+    )
+    limits = tf.Limits(registers_per_thread=16, compile_seconds=1e-6)
+    trace, _ = fuse(many_values(20), limits=limits)
+    assert len(looked) <= 6
+    assert trace.feedback

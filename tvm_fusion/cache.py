@@ -15,9 +15,18 @@ from pathlib import Path
 
 
 def cache_directory() -> Path:
-    """``$TVM_FUSION_CACHE``, or ``~/.cache/tvm_fusion``; made if it is not there."""
+    """``$TVM_FUSION_CACHE``, or ``~/.cache/tvm_fusion``; made if it is not there.
+
+    Raises
+    ------
+    OSError
+        There is no home, or the directory cannot be made.
+    """
     chosen = os.environ.get("TVM_FUSION_CACHE")
-    path = Path(chosen) if chosen else Path.home() / ".cache" / "tvm_fusion"
+    try:
+        path = Path(chosen) if chosen else Path.home() / ".cache" / "tvm_fusion"
+    except RuntimeError as error:
+        raise OSError(f"{error} Set TVM_FUSION_CACHE to a directory for compiled code") from None
     path.mkdir(parents=True, exist_ok=True)
     return path
 

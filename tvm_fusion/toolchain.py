@@ -52,7 +52,8 @@ def nvrtc_library() -> Path | None:
     """``libnvrtc.so``, the compiler as a library; its builtins lie next to it."""
     patterns = ("lib/libnvrtc.so.1*", "lib64/libnvrtc.so.1*")
     folders = (*_wheel_folders(), *_toolkit_folders())
-    return _first(p for folder in folders for pattern in patterns for p in folder.glob(pattern))
+    found = (p for folder in folders for pattern in patterns for p in sorted(folder.glob(pattern)))
+    return _first(found)
 
 
 @cache

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..errors import CompilerError
+from ..errors import CompilerError, one_line
 from ..toolchain import cuda_headers, cuda_tool, nvrtc_library
 
 #: Chooses the compiler: ``nvrtc``, ``nvcc``, or ``none`` to do without.
@@ -97,7 +97,7 @@ def find_compiler(name: str | None = None) -> Compiler | None:
     Raises
     ------
     CompilerError
-        The name means nothing, or that compiler is not installed.
+        The name means nothing, that compiler is not installed, or none that is installed works.
     """
     wanted = name or os.environ.get(COMPILER_VARIABLE) or None
     if wanted is not None and wanted not in _CHOICES:
@@ -105,10 +105,17 @@ def find_compiler(name: str | None = None) -> Compiler | None:
     if wanted == "none":
         return None
     order = ("nvcc", "nvrtc") if os.environ.get("TVM_CUDA_COMPILE_MODE") == "nvcc" else _CHOICES[:2]
+    broken: CompilerError | None = None
     for choice in (wanted,) if wanted else order:
-        found = nvrtc() if choice == "nvrtc" else nvcc()
-        if found is not None:
-            return found
+        try:
+            found: Compiler | None = nvrtc() if choice == "nvrtc" else nvcc()
+            if found is not None:
+                found.flags("sm_80")  # which read the environment
+                return found
+        except (OSError, AttributeError, ValueError) as error:
+            broken = CompilerError(f"{choice} does not work: {one_line(error)}")
+    if broken is not None:
+        raise broken
     if wanted is not None:
         raise CompilerError(f"{wanted} is not installed: pip install 'tvm-fusion[cuda]'")
     return None

@@ -106,7 +106,7 @@ def _figures(
         _kernel(kernel, text, resources.get(kernel.name), device)
         for kernel in parse_kernels(text.source)
     ]
-    return min(kernels, key=_worst_first)
+    return min(kernels, key=_worst_first, default=NO_FIGURES)
 
 
 def _worst_first(figures: KernelFigures) -> tuple[float, float, int]:

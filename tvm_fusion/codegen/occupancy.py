@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -149,6 +151,18 @@ def _calculator() -> ctypes._NamedFuncPointer | None:
         subprocess.run([*command, "-o", str(folder / name), str(source)], check=True)
 
     try:
-        return ctypes.CDLL(str(cached(name, make))).tvm_fusion_occupancy
+        return _load(name, make)
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def _load(name: str, make: Callable[[Path], None]) -> ctypes._NamedFuncPointer:
+    """The compiled calculator: from the cache, made anew if that is damaged, or without a cache."""
+    for replace in (False, True):
+        try:
+            return ctypes.CDLL(str(cached(name, make, replace))).tvm_fusion_occupancy
+        except OSError:
+            continue
+    with tempfile.TemporaryDirectory() as folder:
+        make(Path(folder))
+        return ctypes.CDLL(str(Path(folder) / name)).tvm_fusion_occupancy  # stays when it is gone

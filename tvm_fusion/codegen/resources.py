@@ -154,7 +154,9 @@ def _read(name: str) -> dict[str, KernelResources] | None:
     """The entry of that name; None where there is none that can be read."""
     try:
         data = json.loads((cache_directory() / name).read_text())
-        return {str(kernel): KernelResources(**figures) for kernel, figures in data.items()}
+        found = {str(kernel): KernelResources(**figures) for kernel, figures in data.items()}
+        figures = [v for one in data.values() for k, v in one.items() if k != "compiler"]
+        return found if all(type(figure) is int for figure in figures) else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 

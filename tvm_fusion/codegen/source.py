@@ -28,7 +28,8 @@ _TYPE_BYTES = {
     "int64_t": 8, "uint64_t": 8, "longlong": 8, "long long": 8, "signed long long": 8,
 }  # fmt: skip
 
-_CUDA_COMPILE = "tvm_callback_cuda_compile"
+#: The global function of TVM that compiles CUDA source.
+CUDA_COMPILE = "tvm_callback_cuda_compile"
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,9 @@ def emit_cuda(func: tirx.PrimFunc, target: tvm.target.Target) -> str:
 
 
 _ONLY_TEXT: ContextVar[bool] = ContextVar("tvm_fusion_only_text", default=False)
-_SWAP = threading.RLock()
+
+#: Held by whoever has put another function in its place.
+DEVICE_COMPILER_LOCK = threading.RLock()
 
 
 @contextmanager
@@ -145,8 +148,8 @@ def _device_compiler_off() -> Iterator[None]:
     The compiler is a global function of TVM. What stands in for it answers only this thread's
     request with nothing, passes every other on, and is in place for one request at a time.
     """
-    with _SWAP:
-        compiler = tvm.get_global_func(_CUDA_COMPILE, allow_missing=True)
+    with DEVICE_COMPILER_LOCK:
+        compiler = tvm.get_global_func(CUDA_COMPILE, allow_missing=True)
         if compiler is None:
             yield
             return
@@ -155,9 +158,9 @@ def _device_compiler_off() -> Iterator[None]:
             return b"" if _ONLY_TEXT.get() else compiler(*args)
 
         token = _ONLY_TEXT.set(True)
-        tvm.register_global_func(_CUDA_COMPILE, stand_in, override=True)
+        tvm.register_global_func(CUDA_COMPILE, stand_in, override=True)
         try:
             yield
         finally:
-            tvm.register_global_func(_CUDA_COMPILE, compiler, override=True)
+            tvm.register_global_func(CUDA_COMPILE, compiler, override=True)
             _ONLY_TEXT.reset(token)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ from tvm import tirx
 
 from ..analysis.nest_reader import read_nests
 from ..analysis.nests import Unreadable
-from ..codegen import Compiler, KernelFigures, KernelText, measure_kernels
+from ..codegen import Compiler, KernelFigures, KernelText, measure_kernels, occupancy
 from ..limits import Limits
 from ..planning.kernel_plan import CannotPlan, KernelPlan
 from ..planning.planner import plan_kernel
@@ -115,26 +117,33 @@ class Feedback:
             )
         )
 
-    def severity(self, verdict: Verdict) -> float:
-        """How bad a problem is: 0 for none, else at least 1; comparable for one kind of problem."""
+    def severity(self, verdict: Verdict) -> tuple[int, float]:
+        """How bad a problem is: (0, 0) for none. Kinds are compared first, then the amount."""
         problem = verdict.problem
-        if isinstance(problem, Spills):
-            return 1.0 + problem.spill_bytes
-        if isinstance(problem, TooManyRegisters):
-            return 1.0 + problem.registers - problem.allowed
+        if problem is None:
+            return 0, 0.0
         if isinstance(problem, LowOccupancy):
-            return 1.0 + problem.min_occupancy - problem.occupancy
-        return 0.0 if problem is None else 1.0
+            return 1, problem.min_occupancy - problem.occupancy
+        if isinstance(problem, TooManyRegisters):
+            return 1, float(problem.registers - problem.allowed)
+        if isinstance(problem, Spills):
+            return 2, float(problem.spill_bytes)
+        return 3, 0.0
 
     @property
     def is_out_of_time(self) -> bool:
         """Whether ``compile_seconds`` have been spent on better schedules."""
         return self._seconds is not None and self._seconds <= 0
 
-    def spend(self, seconds: float) -> None:
-        """Count time that was spent on better schedules."""
-        if self._seconds is not None:
-            self._seconds -= seconds
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Count the time that the block takes."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._seconds is not None:
+                self._seconds -= time.perf_counter() - started
 
     # -- problems ---------------------------------------------------------------------------
 
@@ -162,18 +171,15 @@ class Feedback:
         kernel = verdict.attempt.kernel
         if kernel is None or kernel.plan is None:
             return None
-        started = time.perf_counter()
         for plan in self._alternatives(func, kernel.plan):
             if self.is_out_of_time:
                 break
-            attempt = self._trial.try_group(func, plan)
-            if attempt.kernel is not None and attempt.kernel.plan == plan:
+            with self.spending():
+                attempt = self._trial.try_group(func, plan)
                 other = self.verdict(attempt)
-                if other.problem is None:
-                    self.record(name, "rescheduled", verdict, [other])
-                    return other
-            self.spend(time.perf_counter() - started)
-            started = time.perf_counter()
+            if other.problem is None and attempt.kernel and attempt.kernel.plan == plan:
+                self.record(name, "rescheduled", verdict, [other])
+                return other
         return None
 
     def _alternatives(self, func: tirx.PrimFunc, plan: KernelPlan) -> Iterator[KernelPlan]:
@@ -219,4 +225,10 @@ def make_feedback(
     """
     if mode == "off" or trial is None or trial.as_stock or trial.target.kind.name != "cuda":
         return None
+    if limits.min_occupancy is not None and not quiet and occupancy(trial.device, 32, 32) is None:
+        warnings.warn(
+            "Limits.min_occupancy is not checked: NVIDIA's calculator needs g++ and CUDA's headers "
+            "(pip install 'tvm-fusion[cuda]'), and knows no such GPU where both are there",
+            stacklevel=2,
+        )
     return Feedback(trial, limits, *choose_compiler(trial.target, quiet))

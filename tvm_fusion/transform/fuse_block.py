@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -77,6 +76,7 @@ class BlockFuser:
         self._trial = trial
         self._feedback = feedback
         self._tried: dict[Any, Attempt] = {}  # structure of a group's function -> outcome
+        self._fused: dict[Any, tirx.PrimFunc] = {}  # the same -> what FuseTIR makes of it
 
     def fuse(self, block: BlockGraph) -> Settled:
         """Ask the policy for groups; keep those that are one kernel, cut those that are not.
@@ -105,7 +105,11 @@ class BlockFuser:
         return Settled(tuple(accepted), decisions)
 
     def _try(
-        self, block: BlockGraph, ops: tuple[int, ...], refused: dict[int, Reason]
+        self,
+        block: BlockGraph,
+        ops: tuple[int, ...],
+        refused: dict[int, Reason],
+        is_final: bool = True,
     ) -> list[Accepted]:
         accepted, waiting = [], [ops]
         while waiting:
@@ -118,7 +122,8 @@ class BlockFuser:
                 accepted.append(Accepted(current, function, attempt))
                 continue
             refused.update(dict.fromkeys(current, attempt.reason))
-            _warn_of_failure(function, attempt.reason)
+            if is_final:
+                _warn_of_failure(function, attempt.reason)
             if len(current) > 1:
                 waiting.extend(_without_rim_views(block, p) for p in cut(block.graph, current))
         return accepted
@@ -145,9 +150,7 @@ class BlockFuser:
             group = replace(group, attempt=verdict.attempt)
             parts: list[Accepted] | None = None
             if verdict.problem is not None:
-                started = time.perf_counter()
                 parts = self._split(block, group, verdict, refused, feedback)
-                feedback.spend(time.perf_counter() - started)
             if parts is None:
                 done.append(group)
             else:
@@ -155,7 +158,7 @@ class BlockFuser:
         return done
 
     def _judge(self, block: BlockGraph, group: Accepted, feedback: Feedback) -> Verdict:
-        func = fused_prim_func(self._mod, group.function)
+        func = self._prim_func(group.function)
         return feedback.judge(_name(block, group.ops), func, group.attempt)
 
     def _split(
@@ -172,17 +175,18 @@ class BlockFuser:
         on until one helps.
         """
         assert verdict.problem is not None
-        best: tuple[float, list[Accepted], list[Verdict]] | None = None
+        best: tuple[tuple[int, float], list[Accepted], list[Verdict]] | None = None
         cuts = cheapest_cuts(block.graph, group.ops)
         rank = 1
         while rank <= len(cuts) and not feedback.is_out_of_time:
-            groups = [one for part in cuts[rank - 1] for one in self._try(block, part, {})]
-            verdicts = [feedback.verdict(one.attempt) for one in groups]
-            verdicts += self._verdicts_alone(block, group.ops, groups, feedback)
-            severity = max(map(feedback.severity, verdicts), default=0.0)
+            with feedback.spending():
+                groups = self._groups_of(block, cuts[rank - 1])
+                verdicts = [feedback.verdict(one.attempt) for one in groups]
+                verdicts += self._verdicts_alone(block, group.ops, groups, feedback)
+            severity = max(map(feedback.severity, verdicts), default=(0, 0.0))
             if best is None or severity < best[0]:
                 best = severity, groups, verdicts
-            if not severity:
+            if not any(severity):
                 break
             rank *= 2
         if best is None or best[0] >= feedback.severity(verdict):
@@ -192,6 +196,11 @@ class BlockFuser:
         refused.update(dict.fromkeys(group.ops, verdict.problem))
         feedback.record(_name(block, group.ops), "split", verdict, verdicts)
         return groups
+
+    def _groups_of(self, block: BlockGraph, parts: Sequence[tuple[int, ...]]) -> list[Accepted]:
+        """The groups that the parts of a cut would be; nobody is told of those that fail."""
+        bare = (_without_rim_views(block, part) for part in parts)
+        return [one for part in bare for one in self._try(block, part, {}, is_final=False)]
 
     def _verdicts_alone(
         self,
@@ -206,7 +215,7 @@ class BlockFuser:
         found = []
         for op in ops:
             if op not in grouped and not block.graph.ops[op].is_view:
-                func = fused_prim_func(self._mod, make_group_function(block, (op,)))
+                func = self._prim_func(make_group_function(block, (op,)))
                 found.append(feedback.verdict(self._trial.try_op(func)))
         return found
 
@@ -218,9 +227,16 @@ class BlockFuser:
             self._tried[key] = self._try_kernel(function)
         return self._tried[key]
 
+    def _prim_func(self, function: GroupFunction) -> tirx.PrimFunc:
+        """The PrimFunc of a group, made once."""
+        key = tvm_ffi.StructuralKey(function.function)
+        if key not in self._fused:
+            self._fused[key] = fused_prim_func(self._mod, function)
+        return self._fused[key]
+
     def _try_kernel(self, function: GroupFunction) -> Attempt:
         try:
-            func = fused_prim_func(self._mod, function)
+            func = self._prim_func(function)
         except Exception as error:  # FuseTIR refuses some combinations of PrimFuncs
             return Attempt(None, ScheduleFailed(f"FuseTIR: {one_line(error)}"))
         return self._trial.try_group(func) if self._trial else Attempt(None, None)

@@ -73,9 +73,10 @@ def cheapest_cuts(graph: DataflowGraph, ops: Sequence[int]) -> list[list[tuple[i
             last[tensor] = i
             described = nests.tensors[tensor]
             sizes[tensor] = product(described.shape).estimate() * described.element_bytes
+    leaving = {tensor for op in ops for tensor in graph.ops[op].leaving}
     change = [0] * (len(ops) + 1)
     for tensor, begin in first.items():
-        leaves = tensor in made and any(
+        leaves = tensor in leaving or any(
             reader not in place for reader in graph.readers.get(tensor, ())
         )
         cost = sizes[tensor] * (1 if tensor not in made or leaves else 2)

@@ -247,9 +247,14 @@ class _Writer:
             where = point.element if place == REGISTER else point.slot
             self.values.touches_registers |= place == REGISTER
             array = self.values.arrays[tensor]
+            if tensor in self.source.outputs and place == SHARED:
+                # Not read back: TVM would put a barrier between store and load of each element.
+                named = tirx.Var(self.source.group.nests[nest].name, str(array.dtype))
+                point.body += self.values.bind(named, value)
+                value = named
             point.body.append(tirx.BufferStore(array, value, [where]))
             if tensor in self.source.outputs:
-                kept = tirx.BufferLoad(array, [where])
+                kept = value if place == SHARED else tirx.BufferLoad(array, [where])
                 self.values.store(nest, kept, point)
             return self._lane_loop(point, [])
 
@@ -301,8 +306,8 @@ class _Writer:
         self.statements.append(self._walk(self.source.layout.reduced[nest], write))
         results, wait = accumulators, barrier(self.scope)
         arrays = self._exchange_arrays(nest)
-        if set(arrays) & self.values.shared_reads:
-            self.statements.append(wait)
+        if arrays and self.values.shared_reads:
+            self.statements.append(wait)  # they may lie over what was read here for the last time
         if self.source.elements.exchanges:
             results, statements = exchange(reduction, self.rows, accumulators, arrays, lanes, wait)
             self.statements += statements

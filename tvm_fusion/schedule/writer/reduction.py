@@ -172,7 +172,7 @@ def allreduce(
         tirx.BufferStore(part, _as(dtype, tirx.BufferLoad(own, [zero])), [zero])
         for part, own, dtype in zip(parts, accumulators, wide, strict=True)
     ]
-    statements += _shuffles(reduction, parts, lanes)
+    statements += _shuffles(reduction, rows, parts, lanes)
     if warps > 1:
         together = 1 << (warps - 1).bit_length()  # lanes that have the parts of all warps
         first = rows.row_in_block * warps
@@ -188,7 +188,7 @@ def allreduce(
             if warps < together:
                 read = tirx.if_then_else(theirs < warps, read, _as(str(part.dtype), start))
             statements.append(tirx.BufferStore(part, read, [zero]))
-        statements += _shuffles(reduction, parts, together)
+        statements += _shuffles(reduction, rows, parts, together)
     results = reduction.allocate(1, "total")
     statements += [
         tirx.BufferStore(result, _as(dtype, tirx.BufferLoad(part, [zero])), [zero])
@@ -197,12 +197,12 @@ def allreduce(
     return results, statements
 
 
-def _shuffles(reduction: Reduction, parts: Sequence[Any], lanes: int) -> list[Any]:
+def _shuffles(reduction: Reduction, rows: Rows, parts: Sequence[Any], lanes: int) -> list[Any]:
     """Combine what groups of neighbouring lanes have: pairs of lanes swap, then pairs of pairs.
 
     All lanes get the same result to the last bit, since each combines the same two at each step.
     """
-    zero = reduction.source.const(0)
+    zero, mask = reduction.source.const(0), _mask(rows)
     made = []
     distance = lanes // 2
     while distance:
@@ -211,7 +211,7 @@ def _shuffles(reduction: Reduction, parts: Sequence[Any], lanes: int) -> list[An
             other = tirx.call_intrin(
                 str(part.dtype),
                 "tirx.tvm_warp_shuffle_xor",
-                _mask(reduction.source.plan.threads_per_block),
+                mask,
                 own,
                 tirx.IntImm("int32", distance),
                 tirx.IntImm("int32", WARP_THREADS),
@@ -222,13 +222,16 @@ def _shuffles(reduction: Reduction, parts: Sequence[Any], lanes: int) -> list[An
     return made
 
 
-def _mask(threads: int) -> Any:
+def _mask(rows: Rows) -> Any:
     """The lanes of the calling thread's warp: all, unless the last warp of a block is not full."""
-    if threads % WARP_THREADS == 0:
-        return tirx.const(0xFFFFFFFF, "uint32")
+    threads = rows.source.plan.threads_per_block
+    rest = threads % WARP_THREADS
+    whole, part = (tirx.const((1 << n) - 1, "uint32") for n in (WARP_THREADS, rest))
+    if not rest:
+        return whole
     if threads < WARP_THREADS:
-        return tirx.const((1 << threads) - 1, "uint32")
-    return tirx.call_intrin("uint32", "tirx.tvm_warp_activemask")
+        return part
+    return tirx.Select(rows.linear_thread() < threads - rest, whole, part)
 
 
 def _as(dtype: str, value: Any) -> Any:

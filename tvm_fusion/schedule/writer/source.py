@@ -71,6 +71,7 @@ class Source:
         self.kept = [n for n, place in enumerate(plan.placement) if place != INLINE]
         loops = [iv.var for block in self.blocks for iv in block.iter_vars]
         self.index_type = str(loops[0].ty.dtype) if loops else "int64"
+        self._values: dict[tuple[int, int], Any] = {}
         self._loads: dict[tuple[int, int], list[TensorAccess]] = {}
         self._inlined: dict[tuple[int, int], list[int]] = {}
         self._conditions: dict[tuple[int, int], list[list[Any]]] = {}
@@ -95,6 +96,13 @@ class Source:
 
     def value(self, nest: int, number: int = 0) -> Any:
         """What a nest stores, or combines with its accumulator."""
+        key = (nest, number)
+        if key not in self._values:
+            raw = self._raw_value(nest, number)
+            self._values[key] = _with_plain_indices(raw, self.block(nest))
+        return self._values[key]
+
+    def _raw_value(self, nest: int, number: int) -> Any:
         block = self.block(nest)
         if self.group.nests[nest].reduces:
             return reduction_update(block, number)[1]
@@ -113,7 +121,8 @@ class Source:
                 if not any(load.source.same_as(s.buffer) for s in block.stores)
             ]
             known = dict(zip(everything, self.group.nests[nest].loads, strict=True))
-            self._loads[key] = [known[load] for load in loads_of(self.value(nest, number))]
+            raw = self._raw_value(nest, number)
+            self._loads[key] = [known[load] for load in loads_of(raw)]
         return self._loads[key]
 
     def inlined_before(self, nest: int, number: int = 0) -> list[int]:
@@ -167,6 +176,23 @@ class Source:
             self.block_inputs,
             direct,
         )
+
+
+def _with_plain_indices(value: Any, block: Any) -> Any:
+    """A value of a block with the indices of its loads as plain as the block's axes allow.
+
+    A reshape that only adds an axis reads at ``(v2 // 5 + v1) % 3, v2 % 5``. Once ``v2`` stands for
+    an index of another nest, the divisions stay, and TVM puts some of them together wrongly.
+    """
+    analyzer = block.analyzer()
+
+    def plain(load: Any) -> Any:
+        indices = [analyzer.simplify(index) for index in load.indices]
+        if all(a.same_as(b) for a, b in zip(indices, load.indices, strict=True)):
+            return load
+        return tirx.BufferLoad(load.source, indices)
+
+    return tvm_ffi.structural_map(value, (tvm.ir.TensorLoad, plain))
 
 
 def strides(buffer: Any) -> list[Any]:
