@@ -278,6 +278,16 @@ def test_an_architecture_that_the_compiler_does_not_know_gets_estimates():
     assert figures_are_estimates(trace)
 
 
+def test_a_bare_target_gets_estimates_and_one_warning():
+    mod = relax.transform.LegalizeOps()(small("ln_gelu_res"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with tvm.target.Target("cuda", host="llvm"), tf.record() as trace:
+            tf.OperatorFusion()(mod)
+    assert ["does not say" in str(warning.message) for warning in caught] == [True]
+    assert figures_are_estimates(trace)
+
+
 def test_who_asks_for_no_compiler_is_not_warned(monkeypatch):
     monkeypatch.setenv("TVM_FUSION_CUDA_COMPILER", "none")
     with warnings.catch_warnings():

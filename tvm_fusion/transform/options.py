@@ -33,7 +33,8 @@ def check_feedback(feedback: str, limits: Limits | None = None) -> None:
 def choose_compiler(target: tvm.target.Target, quiet: bool) -> tuple[Compiler | None, str]:
     """The compiler that feedback asks, and the architecture it compiles for.
 
-    Warns where there is none, or none for the architecture; figures are estimates then.
+    Warns where there is none, or none for the architecture that the target names; figures are
+    estimates then.
 
     Parameters
     ----------
@@ -53,6 +54,8 @@ def choose_compiler(target: tvm.target.Target, quiet: bool) -> tuple[Compiler | 
             why = f"{compiler.name} makes no code for {arch or 'a target without an architecture'}"
     except CompilerError as error:
         why = str(error)
-    if why and not quiet:
+    # Of a target that says nothing of itself, which TVM takes for sm_50, one warning is enough.
+    is_bare = target.attrs.get("max_threads_per_block") is None
+    if why and not quiet and not is_bare:
         warnings.warn(f"registers and occupancy of kernels are estimates: {why}", stacklevel=2)
     return (None if why else compiler), arch
