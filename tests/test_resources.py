@@ -15,11 +15,13 @@ from test_cuda_compiler import nvcc
 from written import GROUPS, row_groups, write
 
 import tvm_fusion as tf
-from tvm_fusion import codegen
+from tvm_fusion import codegen, toolchain
 from tvm_fusion.codegen import compilers, resources
 from tvm_fusion.codegen.resources import KernelResources, parse_log
 from tvm_fusion.device import Device
 from tvm_fusion.toolchain import cuda_tool
+
+HEADERS = ("cuda.h", "cuda_fp16.h", "cuda_fp8.h", "cuda_occupancy.h", "crt/host_defines.h")
 
 NAMES = ("softmax", "layer_norm", "add_rms_norm", "bias_gelu", "group_norm_silu", "scan")
 
@@ -339,3 +341,23 @@ def test_without_a_disassembler(monkeypatch):
     monkeypatch.setattr(sass, "cuda_tool", lambda _name: None)
     with pytest.raises(tf.CompilerError, match=r"nvdisasm is not installed: pip install"):
         codegen.instruction_facts(b"")
+
+
+# -- where things are ---------------------------------------------------------------------------
+
+
+def test_a_toolkit_is_found_around_the_nvcc_on_the_path(monkeypatch, tmp_path):
+    toolkit = tmp_path / "cuda-13.0"
+    for file in ("bin/nvcc", "lib64/libnvrtc.so.13", *(f"include/{h}" for h in HEADERS)):
+        (toolkit / file).parent.mkdir(parents=True, exist_ok=True)
+        (toolkit / file).touch(mode=0o755)
+    monkeypatch.setattr(toolchain, "_wheel_folders", lambda: iter(()))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").symlink_to(toolkit / "bin" / "nvcc")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert toolchain.cuda_headers.__wrapped__() == toolkit / "include"
+    assert toolchain.nvrtc_library.__wrapped__() == toolkit / "lib64" / "libnvrtc.so.13"
+    assert toolchain.cuda_tool.__wrapped__("nvcc") == toolkit / "bin" / "nvcc"
+    assert toolchain.cuda_tool.__wrapped__("nvdisasm") is None

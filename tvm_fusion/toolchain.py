@@ -18,9 +18,13 @@ def _wheel_folders() -> Iterator[Path]:
 
 
 def _toolkit_folders() -> Iterator[Path]:
+    """Where a CUDA toolkit is: as the environment says, or around the ``nvcc`` on the PATH."""
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         if os.environ.get(variable):
             yield Path(os.environ[variable])
+    on_path = shutil.which("nvcc")
+    if on_path is not None:
+        yield Path(on_path).resolve().parent.parent
 
 
 def _first(candidates: Iterator[Path]) -> Path | None:

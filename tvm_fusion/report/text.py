@@ -107,7 +107,7 @@ def _figures(kernels: Mapping[str, KernelRecord]) -> Table:
     table.add_column("kernel", no_wrap=True)
     for column in ("threads", "registers", "spill B", "shared B", "occupancy"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("limited by", overflow="fold")
+    table.add_column("limited by", overflow="fold", min_width=10)
     for name, kernel in kernels.items():
         figures = kernel.figures or NO_FIGURES
         estimated = "" if figures.is_compiled or figures.registers is None else "~"
