@@ -7,7 +7,7 @@ import threading
 import tvm
 
 from tvm_fusion.codegen import parse_kernels
-from tvm_fusion.codegen.source import _CUDA_COMPILE, _device_compiler_off
+from tvm_fusion.codegen.source import CUDA_COMPILE, _device_compiler_off
 
 SOURCE = """
 extern "C" __global__ void __launch_bounds__(256) first_kernel(float* x);
@@ -36,23 +36,23 @@ def test_a_source_without_kernels():
 
 def test_only_the_thread_that_wants_text_is_spared_the_device_compiler():
     calls = []
-    before = tvm.get_global_func(_CUDA_COMPILE, allow_missing=True)
+    before = tvm.get_global_func(CUDA_COMPILE, allow_missing=True)
     tvm.register_global_func(
-        _CUDA_COMPILE, lambda *args: calls.append(args) or b"compiled", override=True
+        CUDA_COMPILE, lambda *args: calls.append(args) or b"compiled", override=True
     )
     try:
         answers = {}
 
         def compile_elsewhere():
-            answers["elsewhere"] = bytes(tvm.get_global_func(_CUDA_COMPILE)("code", None))
+            answers["elsewhere"] = bytes(tvm.get_global_func(CUDA_COMPILE)("code", None))
 
         with _device_compiler_off():
-            answers["here"] = bytes(tvm.get_global_func(_CUDA_COMPILE)("code", None))
+            answers["here"] = bytes(tvm.get_global_func(CUDA_COMPILE)("code", None))
             other = threading.Thread(target=compile_elsewhere)
             other.start()
             other.join()
-        answers["after"] = bytes(tvm.get_global_func(_CUDA_COMPILE)("code", None))
+        answers["after"] = bytes(tvm.get_global_func(CUDA_COMPILE)("code", None))
         assert answers == {"here": b"", "elsewhere": b"compiled", "after": b"compiled"}
     finally:
         if before is not None:
-            tvm.register_global_func(_CUDA_COMPILE, before, override=True)
+            tvm.register_global_func(CUDA_COMPILE, before, override=True)
