@@ -202,3 +202,18 @@ def test_what_fits_into_less_shared_memory_fits_into_more(name):
     assert answers[-1]
     factors = [plan.recompute_factor for plan in plans if plan is not None]
     assert factors == sorted(factors, reverse=True)  # more memory, less to evaluate again
+
+
+def test_no_value_has_the_name_of_a_function():
+    """One value of ``max`` is loaded for each row, and the largest of the row is looked for."""
+    x = relax.Var("x", relax.TensorType([64, 33], "float32"))
+    factor = relax.Var("max", relax.TensorType([64, 1], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, factor]):
+        with builder.dataflow():
+            scaled = builder.emit(relax.op.multiply(x, factor))
+            made = builder.emit_output(relax.op.nn.softmax(scaled, -1))
+        builder.emit_func_output(made)
+    source = emit_cuda(write(builder.get()).kernel, make_cuda_target())
+    assert "max_ptr" in source
+    find_compiler("nvrtc").compile(source, "sm_80")

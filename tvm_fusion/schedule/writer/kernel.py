@@ -17,7 +17,7 @@ from .number import Number
 from .point import Point
 from .reduction import Reduction, allreduce, exchange
 from .rows import Rows
-from .source import Source, all_of, loop, sequence
+from .source import Source, all_of, loop, sequence, value_var
 from .values import Values
 
 #: Loops of at most this many elements are unrolled: registers are not indexed by variables.
@@ -249,7 +249,7 @@ class _Writer:
             array = self.values.arrays[tensor]
             if tensor in self.source.outputs and place == SHARED:
                 # Not read back: TVM would put a barrier between store and load of each element.
-                named = tirx.Var(self.source.group.nests[nest].name, str(array.dtype))
+                named = value_var(self.source.group.nests[nest].name, str(array.dtype))
                 point.body += self.values.bind(named, value)
                 value = named
             point.body.append(tirx.BufferStore(array, value, [where]))
@@ -275,7 +275,7 @@ class _Writer:
         """Give the value of a row its name, and store it where it is an output."""
         group = self.source.group
         tensor = group.nests[nest].stores[number].tensor
-        var = tirx.Var(group.nests[nest].name, group.tensors[tensor].dtype)
+        var = value_var(group.nests[nest].name, group.tensors[tensor].dtype)
         self.statements += self.values.bind(var, value)
         self.values.scalars[tensor] = var
         if tensor not in self.source.outputs:

@@ -195,6 +195,14 @@ def _with_plain_indices(value: Any, block: Any) -> Any:
     return tvm_ffi.structural_map(value, (tvm.ir.TensorLoad, plain))
 
 
+def value_var(name: str, dtype: str) -> Any:
+    """A variable for a value; its name is none of a CUDA function, like ``max`` or ``exp2``.
+
+    TVM's code generator takes a variable's name as it is, and calls functions by theirs.
+    """
+    return tirx.Var(name if "_" in name else f"{name}_", dtype)
+
+
 def strides(buffer: Any) -> list[Any]:
     """Elements between neighbours along each axis of a compact buffer."""
     result: list[Any] = []

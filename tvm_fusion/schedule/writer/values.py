@@ -15,7 +15,7 @@ from ...planning.kernel_plan import GLOBAL, INLINE, REGISTER, SCALAR
 from ...planning.launch import VECTOR_BYTES
 from .point import ALWAYS, Guard, Point
 from .rows import Rows
-from .source import Source, all_of, harmless, local_buffer, loop, strides
+from .source import Source, all_of, harmless, local_buffer, loop, strides, value_var
 
 #: Marks what is known at the point itself.
 _OWN = "own"
@@ -169,7 +169,7 @@ class Values:
         return axes
 
     def _name(self, name: str, value: Any, point: Point, key: Hashable) -> Any:
-        var = tirx.Var(name, str(value.ty.dtype))
+        var = value_var(name, str(value.ty.dtype))
         point.body += self.bind(var, value)
         point.known[key] = var
         return var
@@ -251,7 +251,7 @@ class Values:
         if key in point.known:
             return point.known[key]
         if guard.condition is None and self._is_row_constant(indices):
-            var = tirx.Var(buffer.name, str(buffer.dtype))
+            var = value_var(buffer.name, str(buffer.dtype))
             value = self._guard(tirx.BufferLoad(buffer, indices), self.rows.is_live())
             self.statements.append(tirx.Bind(var, value))
             self.row_names.add(var)
@@ -259,7 +259,7 @@ class Values:
             return var
         offset = self._lane_offset(buffer, indices, point)
         if offset == "same":
-            var = tirx.Var(buffer.name, str(buffer.dtype))
+            var = value_var(buffer.name, str(buffer.dtype))
             value = self._guard(tirx.BufferLoad(buffer, indices), inside)
             point.before.append(tirx.Bind(var, value))
             point.known[key] = var
@@ -287,7 +287,7 @@ class Values:
             return point.known[key]
         if classes:
             return self._name(buffer.name, value, point, key)
-        var = tirx.Var(buffer.name, str(buffer.dtype))
+        var = value_var(buffer.name, str(buffer.dtype))
         self.statements.append(tirx.Bind(var, value))
         self.row_names.add(var)
         self.row_known[key] = var
