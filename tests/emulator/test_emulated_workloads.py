@@ -69,7 +69,7 @@ def test_written_kernels_read_each_input_once(name, emulated):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_written_kernels_of_all_workloads_read_each_input_once(name, dtype, emulated):
     check_loads(name, dtype)
@@ -90,7 +90,10 @@ def test_small_workloads_in_check_mode(name, policy, dtype, emulated):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("policy", "dtype"), [("dominator", "float16"), ("stitch", "float16")])
+@pytest.mark.parametrize(
+    ("policy", "dtype"),
+    [("dominator", "float16"), ("stitch", "float16"), ("stitch", "bfloat16")],
+)
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_all_small_workloads_in_check_mode(name, policy, dtype, emulated):
     compare(name, policy, dtype, "small", check=True)
