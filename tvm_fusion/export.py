@@ -8,17 +8,14 @@ stand-ins for a driver, so that TVM asks for device code, and NVIDIA's compiler 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import tvm
 
 from . import emulator
 from .cache import cached
-from .codegen import Compiler, find_compiler
-from .codegen.source import CUDA_COMPILE, DEVICE_COMPILER_LOCK
+from .codegen import find_compiler
+from .codegen.source import device_compiler
 from .errors import CompilerError
 
 
@@ -66,28 +63,16 @@ def export_library(mod: tvm.IRModule, target: tvm.target.Target, path: Path | st
         target = target.with_host("llvm")
     if not tvm.cuda(0).exist:
         emulator.install()
-    with _compiling(compiler, arch):
+
+    def compile_source(source: str) -> bytes:
+        code = compiler.compile(source, arch).code
+        _remember(code, source)
+        return code
+
+    with device_compiler(compile_source):
         executable = tvm.compile(mod, target)
     executable.export_library(str(path))
     return compiler.name
-
-
-@contextmanager
-def _compiling(compiler: Compiler, arch: str) -> Iterator[None]:
-    """Have TVM get its device code from a compiler of our choice, for the length of the block."""
-
-    def compile_source(source: Any, *_: Any) -> bytes:
-        code = compiler.compile(str(source), arch).code
-        _remember(code, str(source))
-        return code
-
-    with DEVICE_COMPILER_LOCK:
-        before = tvm.get_global_func(CUDA_COMPILE)
-        tvm.register_global_func(CUDA_COMPILE, compile_source, override=True)
-        try:
-            yield
-        finally:
-            tvm.register_global_func(CUDA_COMPILE, before, override=True)
 
 
 def _remember(code: bytes, source: str) -> None:

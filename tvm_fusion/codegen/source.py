@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -131,36 +131,43 @@ def emit_cuda(func: tirx.PrimFunc, target: tvm.target.Target) -> str:
     if target.host is None:
         target = target.with_host("llvm")
     mod = tvm.IRModule({"kernel": func.with_attr("global_symbol", "kernel")})
-    with _device_compiler_off():
+    with device_compiler(lambda _source: b""):  # only the text is wanted
         return cuda_source(tvm.tirx.build(mod, target))
 
 
-_ONLY_TEXT: ContextVar[bool] = ContextVar("tvm_fusion_only_text", default=False)
-
-#: Held by whoever has put another function in its place.
-DEVICE_COMPILER_LOCK = threading.RLock()
+#: What makes device code of this thread's sources, where it is not TVM's own compiler.
+_STAND_IN: ContextVar[Callable[[str], bytes] | None] = ContextVar(
+    "tvm_fusion_device_compiler", default=None
+)
+_SWAP = threading.RLock()
 
 
 @contextmanager
-def _device_compiler_off() -> Iterator[None]:
-    """Keep TVM from compiling the source for the device while only its text is wanted.
+def device_compiler(compile_source: Callable[[str], bytes]) -> Iterator[None]:
+    """Have TVM get device code from ``compile_source``, for the length of the block.
 
-    The compiler is a global function of TVM. What stands in for it answers only this thread's
-    request with nothing, passes every other on, and is in place for one request at a time.
+    The compiler is a global function of TVM. What stands in for it answers this thread's requests
+    only, passes every other on, and is in place for one thread at a time.
+
+    Parameters
+    ----------
+    compile_source : callable
+        Takes CUDA source, gives device code.
     """
-    with DEVICE_COMPILER_LOCK:
-        compiler = tvm.get_global_func(CUDA_COMPILE, allow_missing=True)
-        if compiler is None:
+    with _SWAP:
+        before = tvm.get_global_func(CUDA_COMPILE, allow_missing=True)
+        if before is None:
             yield
             return
 
-        def stand_in(*args: Any) -> Any:
-            return b"" if _ONLY_TEXT.get() else compiler(*args)
+        def stand_in(source: Any, *rest: Any) -> Any:
+            chosen = _STAND_IN.get()
+            return before(source, *rest) if chosen is None else chosen(str(source))
 
-        token = _ONLY_TEXT.set(True)
+        token = _STAND_IN.set(compile_source)
         tvm.register_global_func(CUDA_COMPILE, stand_in, override=True)
         try:
             yield
         finally:
-            tvm.register_global_func(CUDA_COMPILE, compiler, override=True)
-            _ONLY_TEXT.reset(token)
+            tvm.register_global_func(CUDA_COMPILE, before, override=True)
+            _STAND_IN.reset(token)
