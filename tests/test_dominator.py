@@ -519,7 +519,7 @@ REFUSALS: dict[str, tuple[str, Callable, Callable, Limits, str]] = {
         lambda: graph("exp>log>add exp>sqrt>add"),
         lambda: graph("exp>log>add exp>add"),
         Limits(max_fusions=2),
-        "the 2 fusions that max_fusions allows are spent",
+        "this would be fusion 3, max_fusions allows 2",
     ),
     "kernel_args": (
         "exp add",

@@ -239,7 +239,7 @@ REFUSALS: dict[str, tuple[str, Callable, Callable, Limits, str]] = {
         lambda: chain(E, E, E, E),
         lambda: chain(TOPK, E, E, E),
         Limits(max_fusions=2),
-        "the 2 fusions that max_fusions allows are spent",
+        "this would be fusion 3, max_fusions allows 2",
     ),
     "kernel_args": (
         "ab",

@@ -625,7 +625,7 @@ REFUSALS: dict[str, tuple[str, Callable, Callable, Limits, str]] = {
         lambda: graph(chain(SOFTMAX, SOFTMAX, SOFTMAX), SQUARE),
         lambda: graph(chain(SOFTMAX, SOFTMAX, SOFTMAX), SQUARE),
         Limits(max_fusions=1),
-        "the 1 fusions that max_fusions allows are spent",
+        "this would be fusion 2, max_fusions allows 1",
     ),
     "barrier": (
         "a b",

@@ -9,10 +9,14 @@ Public names are imported when they are first used, so that ``import tvm`` stays
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# Quiet unless the program that uses the package sets up logging.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from . import analysis, codegen, emulator, policy, transform, workloads
@@ -30,7 +34,15 @@ if TYPE_CHECKING:
     from .export import export_library
     from .limits import Limits
     from .planning import Plan
-    from .policy import Decision, Group, Partition, Policy, Reason, register_policy
+    from .policy import (
+        Decision,
+        Group,
+        Partition,
+        Policy,
+        Reason,
+        SiblingDecision,
+        register_policy,
+    )
     from .trace import Trace, record
     from .transform import OperatorFusion
 
@@ -53,6 +65,7 @@ _HOME = {
     "Policy": "policy",
     "PolicyError": "errors",
     "Reason": "policy",
+    "SiblingDecision": "policy",
     "TVMFusionError": "errors",
     "TargetError": "errors",
     "Trace": "trace",
@@ -81,6 +94,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Reason",
+    "SiblingDecision",
     "TVMFusionError",
     "TargetError",
     "Trace",

@@ -6,15 +6,18 @@ that runs inside of it. The recorder is a context variable: nothing global, noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import time
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from .analysis import DataflowGraph
+from .analysis.bindings import TensorType
 from .codegen import KernelFigures
 from .planning import KernelPlan
-from .policy import Decision
+from .policy import Decision, SiblingDecision
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,10 @@ class BlockRecord:
         The groups that were emitted.
     decisions : tuple of Decision
         One for each producer and consumer.
+    siblings : tuple of SiblingDecision
+        One for each two readers of one tensor that were considered.
+    tensors : mapping of hashable to TensorType
+        Shape and type of every tensor that the ops read or make, by the keys of ``Op.reads``.
     """
 
     function: str
@@ -56,6 +63,8 @@ class BlockRecord:
     graph: DataflowGraph
     groups: tuple[GroupRecord, ...]
     decisions: tuple[Decision, ...]
+    siblings: tuple[SiblingDecision, ...]
+    tensors: Mapping[Hashable, TensorType]
 
 
 @dataclass(frozen=True)
@@ -70,11 +79,14 @@ class KernelRecord:
         What its kernel was written from, if it was.
     figures : KernelFigures or None
         What the kernel takes; None for other targets than CUDA.
+    cuda : str
+        Its CUDA source; empty for other targets.
     """
 
     rule: str
     plan: KernelPlan | None = None
     figures: KernelFigures | None = None
+    cuda: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,23 @@ class FeedbackStep:
     after: tuple[KernelFigures, ...]
 
 
+@dataclass(frozen=True)
+class Span:
+    """A phase of a build.
+
+    Parameters
+    ----------
+    name : str
+        The phase.
+    start, seconds : float
+        When it began, after the recorder, and how long it took.
+    """
+
+    name: str
+    start: float
+    seconds: float
+
+
 @dataclass
 class Trace:
     """Everything that the passes decided while the recorder was on.
@@ -119,15 +148,24 @@ class Trace:
         What the compiler's figures led to.
     notes : list of str
         What did not go as planned, in sentences.
-    seconds : dict of str to float
-        Time spent in each phase, in seconds.
+    spans : list of Span
+        The phases, in the order in which they ended. They may lie within each other.
     """
 
     blocks: list[BlockRecord] = field(default_factory=list)
     kernels: dict[str, KernelRecord] = field(default_factory=dict)
     feedback: list[FeedbackStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent in each phase, in seconds."""
+        total: dict[str, float] = {}
+        for span in sorted(self.spans, key=lambda span: span.start):
+            total[span.name] = total.get(span.name, 0.0) + span.seconds
+        return total
 
     @property
     def rules(self) -> dict[str, str]:
@@ -172,3 +210,52 @@ def record() -> Iterator[Trace]:
 def current_trace() -> Trace | None:
     """The trace that is being recorded, or None."""
     return _CURRENT.get()
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Time a phase of the build that is being recorded; nothing happens where none is.
+
+    Parameters
+    ----------
+    name : str
+        Which one.
+    """
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        trace = _CURRENT.get()
+        if trace is not None:
+            seconds = time.perf_counter() - started
+            trace.spans.append(Span(name, started - trace.started, seconds))
+
+
+def log_block(log: logging.Logger, block: BlockRecord) -> None:
+    """Write the decisions on a block to a log: a line at level INFO, all pairs at level DEBUG.
+
+    Parameters
+    ----------
+    log : logging.Logger
+        Where to.
+    block : BlockRecord
+        What was decided.
+    """
+    log.info(
+        "%s: %d ops, %d groups by policy %s, %d pairs not fused",
+        block.function,
+        len(block.graph),
+        len(block.groups),
+        block.policy,
+        sum(not d.fused and not d.reason.is_free for d in block.decisions),
+    )
+    if not log.isEnabledFor(logging.DEBUG):
+        return
+    for group in block.groups:
+        log.debug("group %s: %s", group.name, ", ".join(group.ops))
+    for edge in block.decisions:
+        verdict, reason = edge.reason.verdict, edge.reason
+        log.debug("%s -> %s %s: %s", edge.producer, edge.consumer, verdict, reason.message)
+    for pair in block.siblings:
+        verdict, reason = pair.reason.verdict, pair.reason
+        log.debug("%s | %s %s: %s", pair.first, pair.second, verdict, reason.message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -101,3 +102,31 @@ def tensor_bytes(ty: Any) -> int:
     shape = getattr(ty.shape, "values", None)
     count = static_product(shape) if shape is not None else None
     return 0 if count is None else count * element_bytes(ty.dtype)
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type of a tensor.
+
+    Parameters
+    ----------
+    shape : tuple of str
+        Its extents; a symbolic one as an expression. Empty for a scalar or where it is not known.
+    dtype : str
+        The element type.
+    nbytes : int or None
+        Its size in bytes; None where some extent is not known.
+    """
+
+    shape: tuple[str, ...]
+    dtype: str
+    nbytes: int | None
+
+
+def describe_type(ty: Any) -> TensorType:
+    """The type of a tensor as plain data; of something else, nothing is known."""
+    shape = getattr(getattr(ty, "shape", None), "values", None)
+    dtype = str(getattr(ty, "dtype", None) or "")
+    extents = None if shape is None else static_product(shape)
+    nbytes = extents * element_bytes(dtype) if dtype and extents is not None else None
+    return TensorType(tuple(map(str, shape or ())), dtype, nbytes)

@@ -56,6 +56,8 @@ class Op:
         Its loop nests over these tensors; None where they cannot be read.
     unreadable : str
         Why they cannot be.
+    repeats : str
+        Name of an earlier op that calls the same function with the same tensors; empty for most.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Op:
     leaving: tuple[Hashable, ...] = ()
     nests: Nests | None = field(default=None, compare=False, repr=False)
     unreadable: str = ""
+    repeats: str = ""
 
     @property
     def is_view(self) -> bool:
@@ -237,6 +240,10 @@ class DataflowGraph:
                 if any(reader not in inside for reader in self.readers.get(tensor, ())):
                     found.add(tensor)
         return found
+
+    def names(self, ops: Iterable[int]) -> tuple[str, ...]:
+        """Names of some ops."""
+        return tuple(self.ops[op].name for op in ops)
 
     def consumers_of(self, name: str) -> list[Op]:
         """The ops that read the op called ``name``, each once."""

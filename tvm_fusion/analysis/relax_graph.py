@@ -12,7 +12,9 @@ from tvm import relax, tirx
 from ..errors import TVMFusionError
 from .bindings import (
     CALL_TIR_INPLACE,
+    TensorType,
     call_args,
+    describe_type,
     is_call,
     is_call_tir,
     operator_name,
@@ -54,6 +56,8 @@ class BlockGraph:
         For each binding the variables it reads.
     readers : dict of relax.Var to list of int
         For each variable the bindings that read it.
+    tensors : dict of hashable to TensorType
+        What the ops read and make, by the keys of ``Op.reads``.
     order : list of (int, int)
         (earlier, later) bindings that must keep their order without a value flowing.
     """
@@ -64,6 +68,7 @@ class BlockGraph:
     fields_of: dict[int, list[int]]
     uses: list[list[Any]]
     readers: dict[Any, list[int]]
+    tensors: dict[Hashable, TensorType]
     order: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -116,6 +121,7 @@ class _Builder:
         self.outside_names: set[str] = set()
         self.field: dict[Any, int] = {}  # variable -> the field of a result that it stands for
         self.names: list[str] = []
+        self.first_call: dict[Any, str] = {}  # function and arguments -> the op that came first
         self.symbols = Symbols()
 
     def build(self) -> BlockGraph:
@@ -138,6 +144,7 @@ class _Builder:
                 self._op(op, self.names[op], reads[op]),
                 reads=self._reads(op),
                 leaving=tuple(dict.fromkeys(leaving.get(op, ()))),
+                repeats=self._repeats(op),
             )
             for op in range(len(self.binding_of))
         ]
@@ -156,7 +163,14 @@ class _Builder:
             [(a, b) for a, b in between_ops if a is not None and b is not None and a != b],
         )
         return BlockGraph(
-            self.bindings, graph, self.binding_of, self.fields_of, self.uses, self.readers, order
+            self.bindings,
+            graph,
+            self.binding_of,
+            self.fields_of,
+            self.uses,
+            self.readers,
+            self._tensor_types(),
+            order,
         )
 
     # -- who makes and reads what ----------------------------------------------------------
@@ -201,12 +215,34 @@ class _Builder:
             return (("out", self.names[op], self.field[value]),)
         return tuple(("out", self.names[op], k) for k in range(len(tensor_types(value.ty))))
 
-    def _reads(self, op: int) -> tuple[Hashable, ...]:
+    def _tensor_types(self) -> dict[Hashable, TensorType]:
+        """The type of every tensor that ops read or make."""
+        found: dict[Hashable, TensorType] = {}
+        for op, i in enumerate(self.binding_of):
+            for value in (*self._values_read(op), self.bindings[i].var):
+                types = map(describe_type, tensor_types(value.ty))
+                found.update(zip(self._tensors(value), types, strict=False))
+        return found
+
+    def _values_read(self, op: int) -> list[Any]:
+        """Variables and constants that an op reads, once for each time."""
         value = self.bindings[self.binding_of[op]].value
-        args: list[Any] = list(self.uses[self.binding_of[op]])
-        if is_call_tir(value):
-            args = [arg for arg in call_args(value) if isinstance(arg.ty, relax.TensorType)]
-        return tuple(dict.fromkeys(key for arg in args for key in self._tensors(arg)))
+        if not is_call_tir(value):
+            return list(self.uses[self.binding_of[op]])
+        return [arg for arg in call_args(value) if isinstance(arg.ty, relax.TensorType)]
+
+    def _reads(self, op: int) -> tuple[Hashable, ...]:
+        values = self._values_read(op)
+        return tuple(dict.fromkeys(key for value in values for key in self._tensors(value)))
+
+    def _repeats(self, op: int) -> str:
+        """The earlier op that makes the same from the same; empty where there is none."""
+        value = self.bindings[self.binding_of[op]].value
+        if not is_call_tir(value) or len(value.args) > 2:
+            return ""
+        name = self.names[op]
+        first = self.first_call.setdefault((value.args[0], *call_args(value)), name)
+        return "" if first == name else first
 
     def _outside_name(self, value: Any) -> str:
         """The name of a variable or constant from outside of the block, distinct from others."""

@@ -2,7 +2,7 @@
 
 from .base import DEFAULT_POLICY, Group, Partition, Policy, get_policy, policies, register_policy
 from .dominator import Dominator
-from .reasons import Decision, Reason
+from .reasons import Decision, Reason, SiblingDecision
 from .single_chain import SingleChain
 from .stitch import Stitch
 
@@ -14,6 +14,7 @@ __all__ = [
     "Partition",
     "Policy",
     "Reason",
+    "SiblingDecision",
     "SingleChain",
     "Stitch",
     "get_policy",

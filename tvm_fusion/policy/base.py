@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ..analysis import DataflowGraph
 from ..device import Device
 from ..errors import PolicyError
 from ..limits import Limits
-from .reasons import Decision, Fused, Reason
+from .reasons import Decision, Duplicated, Fused, Reason, SiblingDecision
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,20 @@ class Partition:
         an op has outputs that nobody reads.
     decisions : tuple of Decision
         One for each distinct (producer, consumer).
+    siblings : tuple of SiblingDecision
+        One for each two readers of one tensor that were considered; see :func:`decide_siblings`.
     """
 
     groups: tuple[Group, ...]
     decisions: tuple[Decision, ...]
+    siblings: tuple[SiblingDecision, ...] = ()
+
+
+class Refusal(NamedTuple):
+    """Why two ops are not in one group, and the ops that one kernel would have held."""
+
+    reason: Reason
+    ops: tuple[int, ...] = ()
 
 
 #: Why some ops, in topological order, are not one kernel; None where they are.
@@ -84,7 +94,7 @@ class Policy(Protocol):
 def decide_edges(
     graph: DataflowGraph,
     groups: Iterable[Group],
-    refusal: Callable[[int, int, frozenset[int]], Reason],
+    refusal: Callable[[int, int, frozenset[int]], Refusal],
 ) -> tuple[Decision, ...]:
     """One decision for each distinct producer and consumer.
 
@@ -102,12 +112,89 @@ def decide_edges(
     decided = []
     for producer, consumer in graph.edges():
         group = member.get(producer)
-        together = group is not None and group is member.get(consumer)
-        reason = (
-            Fused(len(group.ops)) if together and group else refusal(producer, consumer, grouped)
-        )
-        decided.append(Decision(graph.ops[producer].name, graph.ops[consumer].name, reason))
+        if group is not None and group is member.get(consumer):
+            found = Refusal(together(graph, producer, len(group.ops)))
+        else:
+            found = refusal(producer, consumer, grouped)
+        names = graph.ops[producer].name, graph.ops[consumer].name
+        decided.append(Decision(*names, found.reason, graph.names(found.ops)))
     return tuple(decided)
+
+
+def together(graph: DataflowGraph, producer: int, size: int) -> Reason:
+    """The reason of a pair that is in one group of ``size`` ops."""
+    op = graph.ops[producer]
+    return Duplicated(op.name, op.repeats, size) if op.repeats else Fused(size)
+
+
+#: What ops read: ``("out", name of an op)`` or ``("in", name of a tensor from outside)``.
+Source = tuple[str, str]
+
+#: Of many readers of one tensor each is paired with this many of those that follow it.
+NEAREST = 4
+
+
+def decide_siblings(
+    graph: DataflowGraph,
+    groups: Iterable[Group],
+    refusal: Callable[[int, int, Source], Refusal | None],
+) -> tuple[SiblingDecision, ...]:
+    """One decision for each two ops that read the same tensor, directly or through views.
+
+    Pairs of which one reads the other have a decision already. Of many readers each is paired with
+    the nearest only.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        The ops.
+    groups : iterable of Group
+        The groups that were formed.
+    refusal : callable
+        (first, second, what both read) -> why the two are not in one group; None where nobody
+        considered the pair.
+    """
+    member = {op: group for group in groups for op in group.ops}
+    decided: dict[tuple[int, int], SiblingDecision] = {}
+    for source, readers in _readers(graph, member).items():
+        for first, second in _near_pairs(readers):
+            pair = first, second
+            if pair in decided or second in graph.consumers(first):
+                continue
+            group = member.get(first)
+            found: Refusal | None = None
+            if group is not None and group is member.get(second):
+                found = Refusal(Fused(len(group.ops)))
+            else:
+                found = refusal(first, second, source)
+            if found is not None:
+                names = graph.ops[first].name, graph.ops[second].name
+                decided[pair] = SiblingDecision(
+                    *names, source[1], found.reason, graph.names(found.ops)
+                )
+    return tuple(decided.values())
+
+
+def _readers(graph: DataflowGraph, member: Mapping[int, Group]) -> dict[Source, list[int]]:
+    """Who reads each op and each tensor from outside, views outside of groups looked through."""
+    found: dict[Source, dict[int, None]] = {}
+    behind: dict[Source, Source] = {}  # a view -> what it is a view of
+    for op in graph.topological_order:
+        node = graph.ops[op]
+        read = [(str(t[0]), str(t[1])) for t in node.reads if isinstance(t, tuple)]
+        sources = dict.fromkeys(behind.get(source, source) for source in read)
+        if node.is_view and not node.blocked and op not in member and len(sources) == 1:
+            behind["out", node.name] = next(iter(sources))
+            continue
+        for source in sources:
+            found.setdefault(source, {})[op] = None
+    return {source: list(readers) for source, readers in found.items() if len(readers) > 1}
+
+
+def _near_pairs(readers: list[int]) -> Iterator[tuple[int, int]]:
+    for place, first in enumerate(readers):
+        for second in readers[place + 1 : place + 1 + NEAREST]:
+            yield first, second
 
 
 #: The policy that is used where none is named.

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from ..analysis import DataflowGraph
 from ..errors import PolicyError
+from ..limits import Limits
+from .reasons import OutOfFusions, Reason, TooDeep, TooManyOps
 
 #: How the shared memory of a reduction is reckoned.
 SHARED_MEMORY_MODELS = ("thread_block", "whole_output")
@@ -48,3 +50,24 @@ def kernel_args(graph: DataflowGraph, members: Sequence[int]) -> int:
         if escapes or not graph.consumers(op):
             written += graph.ops[op].num_outputs - graph.ops[op].dead_outputs
     return len(read) + written
+
+
+def count_refusal(limits: Limits, ops: int, fusions: int) -> Reason | None:
+    """Which limit forbids a group of that many ops, made by that many fusions in all.
+
+    Parameters
+    ----------
+    limits : Limits
+        The budgets.
+    ops : int
+        Ops that the group would have.
+    fusions : int
+        Fusions that the policy would have made in this block, those of the group included.
+    """
+    if limits.max_depth is not None and ops > limits.max_depth:
+        return TooDeep(ops, limits.max_depth)
+    if limits.max_group_size is not None and ops > limits.max_group_size:
+        return TooManyOps(ops, limits.max_group_size)
+    if limits.max_fusions is not None and fusions > limits.max_fusions:
+        return OutOfFusions(fusions, limits.max_fusions)
+    return None

@@ -15,8 +15,17 @@ from collections.abc import Sequence
 from ..analysis import DataflowGraph, FusePattern, OpKind
 from ..device import Device
 from ..limits import Limits
-from .base import Group, GroupCheck, Partition, decide_edges, register_policy
-from .budget import check_model
+from .base import (
+    Group,
+    GroupCheck,
+    Partition,
+    Refusal,
+    Source,
+    decide_edges,
+    decide_siblings,
+    register_policy,
+)
+from .budget import check_model, count_refusal
 from .reasons import (
     Barrier,
     Blocked,
@@ -25,8 +34,8 @@ from .reasons import (
     PathBlocked,
     Reason,
     SeveralReaders,
+    SiblingsApart,
     TooLargeToTry,
-    TooManyOps,
     TwoAnchors,
     View,
 )
@@ -65,7 +74,7 @@ class Dominator:
 
 def seeds(
     graph: DataflowGraph, groups: GrowingGroups, check: GroupCheck | None
-) -> tuple[list[Group], dict[int, Reason]]:
+) -> tuple[list[Group], dict[int, Refusal]]:
     """Groups of the first two phases and of the joins with a contraction.
 
     Parameters
@@ -81,7 +90,7 @@ def seeds(
     -------
     groups : list of Group
         Without the reshapes at their rim.
-    refusals : dict of int to Reason
+    refusals : dict of int to Refusal
         For ops that were not fused with their readers, why.
     """
     run = _Run(graph, groups, check)
@@ -99,7 +108,7 @@ class _Run:
         self.graph = graph
         self.groups = groups
         self.check = check
-        self.refusals: dict[int, Reason] = {}
+        self.refusals: dict[int, Refusal] = {}
         given = (groups.limits.max_depth, groups.limits.max_group_size)
         self.most_ops = min((n for n in given if n is not None), default=len(graph))
         self.highest_on_path = self._highest_on_paths()
@@ -108,7 +117,11 @@ class _Run:
         self.fuse_to_post_dominators()
         self.join_readers()
         groups = self.groups_formed()
-        return Partition(tuple(groups), decide_edges(self.graph, groups, self._reason))
+        return Partition(
+            tuple(groups),
+            decide_edges(self.graph, groups, self._edge_refusal),
+            decide_siblings(self.graph, groups, self._sibling_refusal),
+        )
 
     def fuse_to_post_dominators(self) -> None:
         for phase in (0, 1):
@@ -157,18 +170,18 @@ class _Run:
 
     def _fuse_path(self, op: int, sink: int, inner: FusePattern, last: FusePattern) -> None:
         """Fuse ``op`` and all on its paths into ``sink`` if none has a higher pattern."""
-        path = self._path(op, sink)
+        path = self._path(op, sink, self.most_ops)
         if path is None:
-            self.refusals[op] = TooManyOps(self.most_ops + 1, self.most_ops)
+            self.refusals[op] = self._too_many_ops(op, sink)
             return
         for step in path:
             if self.groups.pattern[self.groups.find(step)] > (last if step == sink else inner):
-                name = self.graph.ops
-                self.refusals[op] = PathBlocked(name[op].name, name[sink].name, name[step].name)
+                names = (self.graph.ops[i].name for i in (op, sink, step))
+                self.refusals[op] = Refusal(PathBlocked(*names))
                 return
         reason = self._order_refusal([op, *path]) or self.groups.merge([op, *path], sink)
         if reason is not None:
-            self.refusals[op] = reason
+            self.refusals[op] = Refusal(reason, self._union([op, *path]))
 
     def _order_refusal(self, ops: Sequence[int]) -> Reason | None:
         """Paths to a post-dominator are convex by themselves, but not across other orders.
@@ -180,14 +193,14 @@ class _Run:
             return None
         return Cyclic(self.graph.ops[ops[0]].name)
 
-    def _path(self, op: int, sink: int) -> list[int] | None:
+    def _path(self, op: int, sink: int, most: int) -> list[int] | None:
         """Ops on the paths from ``op`` to its post-dominator, ``sink`` included.
 
-        None where they are more than a group may have.
+        None where they are more than ``most``.
         """
         seen, stack = {op}, [op]
         while stack:
-            if len(seen) > self.most_ops:
+            if len(seen) > most:
                 return None
             for reader in self.graph.consumers(stack.pop()):
                 if reader not in seen:
@@ -196,6 +209,21 @@ class _Run:
                         stack.append(reader)
         seen.discard(op)
         return sorted(seen, key=self.graph.position.__getitem__)
+
+    def _too_many_ops(self, op: int, sink: int) -> Refusal:
+        """Which limit a path is too long for, and how long it is."""
+        path = self._path(op, sink, len(self.graph))
+        assert path is not None, "no path holds more ops than the graph"
+        union = self._union([op, *path])
+        reason = count_refusal(self.groups.limits, len(union), 0)
+        assert reason is not None, "the path is longer than a limit allows"
+        return Refusal(reason, union)
+
+    def _union(self, ops: Sequence[int]) -> tuple[int, ...]:
+        """All ops of the groups that some ops are in, in order."""
+        roots = dict.fromkeys(map(self.groups.find, ops))
+        members = [op for root in roots for op in self.groups.members[root]]
+        return tuple(sorted(members, key=self.graph.position.__getitem__))
 
     # -- phase 2: joins beyond stock, each checked -----------------------------------------
 
@@ -206,7 +234,8 @@ class _Run:
             return
         places = len(readers) + (op in self.graph.outputs)
         if places > 1:
-            self.refusals.setdefault(op, SeveralReaders(self.graph.ops[op].name, places))
+            several = SeveralReaders(self.graph.ops[op].name, places)
+            self.refusals.setdefault(op, Refusal(several))
             return
         sink = readers.pop()
         first, second = self.groups.members[self.groups.find(op)], self.groups.members[sink]
@@ -216,18 +245,18 @@ class _Run:
             return
         size = len(first) + len(second)
         if size > _MAX_JOINED:
-            self.refusals.setdefault(op, TooLargeToTry(size, _MAX_JOINED))
+            self.refusals.setdefault(op, Refusal(TooLargeToTry(size, _MAX_JOINED)))
             return
         if not _may_join(self.graph, first, second):
             return
-        union = tuple(sorted((*first, *second), key=self.graph.position.__getitem__))
+        union = self._union([op, sink])
         if not self.graph.is_convex(union):
-            self.refusals[op] = Cyclic(self.graph.ops[op].name)
+            self.refusals[op] = Refusal(Cyclic(self.graph.ops[op].name), union)
             return
         reason = self.check(_trim_views(self.graph, union)) if self.check else None
         reason = reason or self.groups.merge([op], sink)
         if reason is not None:
-            self.refusals[op] = reason
+            self.refusals[op] = Refusal(reason, union)
 
     # -- results ---------------------------------------------------------------------------
 
@@ -246,26 +275,40 @@ class _Run:
         node = self.graph.ops[op]
         return node.fuse_pattern is not FusePattern.OPAQUE and node.dead_outputs > 0
 
-    def _reason(self, producer: int, consumer: int, grouped: frozenset[int]) -> Reason:
+    def _op_refusal(self, op: int) -> Reason | None:
+        """What forbids every pair with an op."""
+        node = self.graph.ops[op]
+        if node.blocked:
+            return Blocked(node.name, node.blocked)
+        if node.fuse_pattern is FusePattern.OPAQUE:
+            return Barrier(node.name, node.kind.value)
+        return None
+
+    def _edge_refusal(self, producer: int, consumer: int, grouped: frozenset[int]) -> Refusal:
         """Why two ops are not in one group."""
         first, second = self.graph.ops[producer], self.graph.ops[consumer]
-        for node in (first, second):
-            if node.blocked:
-                return Blocked(node.name, node.blocked)
-            if node.fuse_pattern is FusePattern.OPAQUE:
-                return Barrier(node.name, node.kind.value)
+        reason = self._op_refusal(producer) or self._op_refusal(consumer)
+        if reason is not None:
+            return Refusal(reason)
         for op, node in ((consumer, second), (producer, first)):
             if node.is_view and op not in grouped:
-                return View(node.name)
+                return Refusal(View(node.name))
         if producer in self.refusals:
             return self.refusals[producer]
         sink = self.graph.post_dominators[producer]
         if sink is not None and self.highest_on_path[producer] not in (consumer, sink):
             blocker = self.graph.ops[self.highest_on_path[producer]]
-            return PathBlocked(first.name, self.graph.ops[sink].name, blocker.name)
+            return Refusal(PathBlocked(first.name, self.graph.ops[sink].name, blocker.name))
         if min(first.fuse_pattern, second.fuse_pattern) > FusePattern.INJECTIVE:
-            return TwoAnchors(first.name, second.name)
-        return KindsDoNotMatch(first.name, first.kind.value, second.name, second.kind.value)
+            return Refusal(TwoAnchors(first.name, second.name))
+        names = first.name, first.kind.value, second.name, second.kind.value
+        return Refusal(KindsDoNotMatch(*names))
+
+    def _sibling_refusal(self, first: int, second: int, source: Source) -> Refusal:
+        """Why two readers of one tensor are not in one group."""
+        names = self.graph.ops[first].name, self.graph.ops[second].name
+        reason = self._op_refusal(first) or self._op_refusal(second)
+        return Refusal(reason or SiblingsApart(*names, source[1]))
 
 
 def _may_join(graph: DataflowGraph, first: Sequence[int], second: Sequence[int]) -> bool:

@@ -10,13 +10,11 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from ..analysis import DataflowGraph
 from ..analysis.extents import product
+from .base import NEAREST, Source
 from .contracted import ContractedGraph
 
 #: Tensors below this size tie no two readers together.
 _TRIVIAL_BYTES = 128
-
-#: Of many readers of one tensor each is paired with this many on either side.
-_NEAREST = 4
 
 
 class Neighbours:
@@ -87,6 +85,14 @@ class Neighbours:
                 needed.update(view for views in views_of.values() for view in views)
         return needed
 
+    def is_trivial(self, source: Source) -> bool:
+        """Whether what an op makes, or a tensor from outside, is too small to tie its readers."""
+        keys: list[Hashable] = [source]
+        if source[0] == "out":
+            nests = self.graph.ops[self.graph.index[source[1]]].nests
+            keys = list(nests.outputs) if nests else []
+        return all(self.nbytes(key) < _TRIVIAL_BYTES for key in keys)
+
     def nbytes(self, tensor: Hashable) -> int:
         """Bytes of a tensor, symbolic extents taken as 128."""
         for op in (self._maker.get(tensor), *self.graph.readers.get(tensor, ())):
@@ -126,7 +132,7 @@ class Neighbours:
         place = {n: self.graph.position[self.nodes.members[n][0]] for n in self._readers(first)}
         order = sorted(place, key=place.__getitem__)
         here = order.index(node)
-        return order[max(0, here - _NEAREST) : here + _NEAREST + 1]
+        return order[max(0, here - NEAREST) : here + NEAREST + 1]
 
     def _readers(self, ops: Iterable[int]) -> Iterator[int]:
         """Nodes of some ops, and of those that read them where they are loose views."""

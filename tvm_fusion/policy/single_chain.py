@@ -9,23 +9,32 @@ reshapes inside of a chain are part of it; at its end they are left outside as v
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..analysis import ClassicKind, DataflowGraph
 from ..device import Device
 from ..limits import Limits
-from .base import Group, GroupCheck, Partition, decide_edges, register_policy
-from .budget import check_model, kernel_args, shared_bytes
+from .base import (
+    Group,
+    GroupCheck,
+    Partition,
+    Refusal,
+    Source,
+    decide_edges,
+    decide_siblings,
+    register_policy,
+)
+from .budget import check_model, count_refusal, kernel_args, shared_bytes
 from .reasons import (
     Barrier,
     Blocked,
     ChainClosed,
     ManyConsumers,
     ManyProducers,
-    OutOfFusions,
     Reason,
     SharedMemory,
-    TooDeep,
+    SiblingsApart,
     TooManyArgs,
-    TooManyOps,
     View,
 )
 
@@ -65,12 +74,13 @@ class _Run:
 
     def __init__(self, graph: DataflowGraph, limits: Limits, device: Device, model: str) -> None:
         self.graph = graph
-        self.limits = limits
+        deepest = DEFAULT_MAX_DEPTH if limits.max_depth is None else limits.max_depth
+        self.limits = replace(limits, max_depth=deepest)
+        self.device = device
         self.budget = device.shared_memory_budget(limits)
-        self.max_depth = DEFAULT_MAX_DEPTH if limits.max_depth is None else limits.max_depth
         self.model = model
         self.fusions = 0
-        self.refusals: dict[tuple[int, int], Reason] = {}
+        self.refusals: dict[tuple[int, int], Refusal] = {}
 
     def partition(self) -> Partition:
         assigned: set[int] = set()
@@ -86,7 +96,11 @@ class _Run:
                 self.fusions += len(chain) - 1
                 shared = max(self._shared(op) for op in chain)
                 groups.append(Group(tuple(chain), shared))
-        return Partition(tuple(groups), decide_edges(self.graph, groups, self._reason))
+        return Partition(
+            tuple(groups),
+            decide_edges(self.graph, groups, self._edge_refusal),
+            decide_siblings(self.graph, groups, self._sibling_refusal),
+        )
 
     def _starts(self, op: int) -> bool:
         return self.graph.ops[op].classic is ClassicKind.ELEMENTWISE
@@ -102,7 +116,7 @@ class _Run:
             reason = self._refusal(chain, following)
             if following in assigned or reason is not None:
                 if reason is not None:
-                    self.refusals[last, following] = reason
+                    self.refusals[last, following] = Refusal(reason, (*chain, following))
                 return chain
             chain.append(following)
             if self.graph.ops[following].classic is ClassicKind.REDUCTION:
@@ -113,30 +127,24 @@ class _Run:
         pair = self._pair_refusal(chain[-1], op)
         if pair is not None:
             return pair
-        size = len(chain) + 1
-        if size > self.max_depth:
-            return TooDeep(size, self.max_depth)
-        limits = self.limits
-        if limits.max_group_size is not None and size > limits.max_group_size:
-            return TooManyOps(size, limits.max_group_size)
-        if limits.max_fusions is not None and self.fusions + len(chain) > limits.max_fusions:
-            return OutOfFusions(limits.max_fusions)
+        reason = count_refusal(self.limits, len(chain) + 1, self.fusions + len(chain))
+        if reason is not None:
+            return reason
         args = kernel_args(self.graph, [*chain, op])
-        if args > limits.max_kernel_args:
-            return TooManyArgs(args, limits.max_kernel_args)
+        if args > self.limits.max_kernel_args:
+            return TooManyArgs(args, self.limits.max_kernel_args)
         needed = self._shared(op)
         if needed > self.budget:
-            return SharedMemory(self.graph.ops[op].name, needed, self.budget)
+            attainable = needed <= self.device.opt_in_shared_memory_bytes
+            return SharedMemory(self.graph.ops[op].name, needed, self.budget, attainable)
         return None
 
     def _pair_refusal(self, producer: int, consumer: int) -> Reason | None:
         """What forbids the pair whatever chain it stands in."""
         for op in (producer, consumer):
-            node = self.graph.ops[op]
-            if node.blocked:
-                return Blocked(node.name, node.blocked)
-            if node.classic is ClassicKind.BARRIER:
-                return Barrier(node.name, node.kind.value)
+            reason = self._op_refusal(op)
+            if reason is not None:
+                return reason
         if self.graph.ops[producer].classic is ClassicKind.REDUCTION:
             return ChainClosed(self.graph.ops[producer].name)
         readers = len(self.graph.consumers(producer)) + (producer in self.graph.outputs)
@@ -152,11 +160,28 @@ class _Run:
             return 0
         return shared_bytes(self.graph, op, self.model)
 
-    def _reason(self, producer: int, consumer: int, grouped: frozenset[int]) -> Reason:
+    def _op_refusal(self, op: int) -> Reason | None:
+        """What forbids every pair with an op."""
+        node = self.graph.ops[op]
+        if node.blocked:
+            return Blocked(node.name, node.blocked)
+        if node.classic is ClassicKind.BARRIER:
+            return Barrier(node.name, node.kind.value)
+        return None
+
+    def _edge_refusal(self, producer: int, consumer: int, grouped: frozenset[int]) -> Refusal:
         """Why two ops are not in one group."""
         for op in (consumer, producer):
             if self.graph.ops[op].is_view and op not in grouped:
-                return View(self.graph.ops[op].name)
-        reason = self.refusals.get((producer, consumer)) or self._pair_refusal(producer, consumer)
+                return Refusal(View(self.graph.ops[op].name))
+        if (producer, consumer) in self.refusals:
+            return self.refusals[producer, consumer]
+        reason = self._pair_refusal(producer, consumer)
         assert reason is not None, "a pair that nothing forbids is in one chain"
-        return reason
+        return Refusal(reason)
+
+    def _sibling_refusal(self, first: int, second: int, source: Source) -> Refusal:
+        """Why two readers of one tensor are not in one group."""
+        names = self.graph.ops[first].name, self.graph.ops[second].name
+        reason = self._op_refusal(first) or self._op_refusal(second)
+        return Refusal(reason or SiblingsApart(*names, source[1]))

@@ -15,7 +15,17 @@ from dataclasses import replace
 from ..analysis import DataflowGraph, OpKind
 from ..device import Device
 from ..limits import Limits
-from .base import Group, GroupCheck, Partition, decide_edges, register_policy
+from .base import (
+    Group,
+    GroupCheck,
+    Partition,
+    Refusal,
+    Source,
+    decide_edges,
+    decide_siblings,
+    register_policy,
+)
+from .budget import count_refusal
 from .contracted import ContractedGraph
 from .dominator import seeds
 from .neighbours import Neighbours
@@ -23,14 +33,11 @@ from .reasons import (
     BesideContraction,
     Cyclic,
     NoBenefit,
-    OutOfFusions,
     PairReason,
     PathBlocked,
     Reason,
     Recompute,
     SeveralReaders,
-    TooDeep,
-    TooManyOps,
     View,
 )
 from .union import GrowingGroups
@@ -81,8 +88,8 @@ class _Run:
         self.dissolved: list[tuple[Group, Reason]] = []
         self.restored: dict[int, Reason] = {}  # kept nodes that could not be planned, and why
         self.parts: dict[int, tuple[int, ...]] = {}  # what a node was merged of
-        self.failed: dict[int, Reason] = {}  # nodes that were cut, since no kernel came out
-        self.refusals: dict[tuple[int, int], Reason] = {}
+        self.failed: dict[int, Refusal] = {}  # nodes that were cut, since no kernel came out
+        self.refusals: dict[tuple[int, int], Refusal] = {}
         self.fusions = 0
         self.queue: list[_Entry] = []
 
@@ -98,7 +105,11 @@ class _Run:
         for group, reason in self.dissolved:
             self._restore(group, reason)
         groups = self._groups()
-        return Partition(tuple(groups), decide_edges(self.graph, groups, self._reason))
+        return Partition(
+            tuple(groups),
+            decide_edges(self.graph, groups, self._edge_refusal),
+            decide_siblings(self.graph, groups, self._sibling_refusal),
+        )
 
     # -- seeds ------------------------------------------------------------------------------
 
@@ -197,9 +208,9 @@ class _Run:
             return
         for first, second in star:
             if first in self.nodes.members and second in self.nodes.members:
-                reason = self._try_merge((first, second))
-                if reason is not None:
-                    self.refusals[first, second] = reason
+                refusal = self._try_merge((first, second))
+                if refusal is not None:
+                    self.refusals[first, second] = refusal
 
     def _pop(self) -> tuple[int, int] | None:
         *_, first, second = heapq.heappop(self.queue)
@@ -213,7 +224,7 @@ class _Run:
             return False
         return -entry[0] == self.near.shared_bytes(*star[0])
 
-    def _try_merge(self, merged: Collection[int]) -> Reason | None:
+    def _try_merge(self, merged: Collection[int]) -> Refusal | None:
         """Merge nodes and the reshapes between them, or say why not."""
         parts = tuple(sorted(merged, key=self._place))
         nodes = {*parts, *self.near.views_between(parts)}
@@ -221,8 +232,20 @@ class _Run:
             (op for node in nodes for op in self.nodes.members[node]),
             key=self.graph.position.__getitem__,
         )
+        union = self._union(parts, nodes, ops)
+        if isinstance(union, Reason):
+            return Refusal(union, tuple(ops))
+        node = self._merge_nodes(nodes)
+        self.units[node], self.parts[node] = union, parts
+        self._propose(node)
+        return None
+
+    def _union(
+        self, parts: Sequence[int], nodes: Collection[int], ops: Sequence[int]
+    ) -> Unit | Reason:
+        """The kernel of all ``ops``, or why ``parts`` are better off without it."""
         first, second = self._name(parts[0]), self._name(parts[-1])
-        reason = self._limit_refusal(len(ops), len(nodes) - 1)
+        reason = count_refusal(self.limits, len(ops), self.fusions + len(nodes) - 1)
         if reason is not None:
             return reason
         if self.nodes.would_cycle(nodes):
@@ -234,15 +257,10 @@ class _Run:
                 return unit
             apart += unit.seconds
         union = self.planner.plan(ops, first, second)
-        if isinstance(union, Reason):
-            return union
-        if union.seconds >= apart:
+        if isinstance(union, Unit) and union.seconds >= apart:
             apart_us, together_us = round(apart * 1e6, 2), round(union.seconds * 1e6, 2)
             return NoBenefit(first, second, apart_us, together_us, union.thread_blocks)
-        node = self._merge_nodes(nodes)
-        self.units[node], self.parts[node] = union, parts
-        self._propose(node)
-        return None
+        return union
 
     def _name(self, node: int) -> str:
         return self.graph.ops[self.nodes.members[node][-1]].name
@@ -252,16 +270,6 @@ class _Run:
             name = self._name(node)
             self.units[node] = self.planner.plan(self.nodes.members[node], name, name)
         return self.units[node]
-
-    def _limit_refusal(self, size: int, merges: int) -> Reason | None:
-        limits = self.limits
-        if limits.max_depth is not None and size > limits.max_depth:
-            return TooDeep(size, limits.max_depth)
-        if limits.max_group_size is not None and size > limits.max_group_size:
-            return TooManyOps(size, limits.max_group_size)
-        if limits.max_fusions is not None and self.fusions + merges > limits.max_fusions:
-            return OutOfFusions(limits.max_fusions)
-        return None
 
     # -- results ----------------------------------------------------------------------------
 
@@ -279,40 +287,62 @@ class _Run:
             if reason is None:
                 yield Group(unit.ops, unit.plan.shared_bytes)
                 return
-            self.failed[top] = reason
+            self.failed[top] = Refusal(reason, unit.ops)
             for part in self.parts[node]:
                 yield from self._settled(part, top)
         elif self.graph.ops[node].dead_outputs and op_refusal(self.graph, node) is None:
             yield Group((node,))
 
-    def _reason(self, producer: int, consumer: int, grouped: frozenset[int]) -> Reason:
-        """Why two ops are not in one group."""
-        first, second = self.graph.ops[producer], self.graph.ops[consumer]
+    def _edge_refusal(self, producer: int, consumer: int, grouped: frozenset[int]) -> Refusal:
+        """Why a producer and its consumer are not in one group."""
         for op in (producer, consumer):
-            refusal = op_refusal(self.graph, op)
-            if refusal is not None:
-                return refusal
+            reason = op_refusal(self.graph, op)
+            if reason is not None:
+                return Refusal(reason)
         for op in (consumer, producer):
             if self.graph.ops[op].is_view and op not in grouped:
-                return View(self.graph.ops[op].name)
-        pair = sorted({self.nodes.node_of[op] for op in (producer, consumer)}, key=self._place)
+                return Refusal(View(self.graph.ops[op].name))
+        if any(self._contracts(self._members(op)) for op in (producer, consumer)):
+            return self._contraction_refusal(producer, consumer)
+        refusal = self._node_pair_refusal(producer, consumer)
+        assert refusal is not None, "every pair of neighbours was looked at"
+        return refusal
+
+    def _sibling_refusal(self, first: int, second: int, source: Source) -> Refusal | None:
+        """Why two readers of one tensor are not in one group; None where nobody looked."""
+        if self.near.is_trivial(source):
+            return None
+        reason = op_refusal(self.graph, first) or op_refusal(self.graph, second)
+        if reason is None and any(self._contracts(self._members(op)) for op in (first, second)):
+            reason = BesideContraction(*self.graph.names((first, second)))
+        return self._node_pair_refusal(first, second) if reason is None else Refusal(reason)
+
+    def _members(self, op: int) -> tuple[int, ...]:
+        return self.nodes.members[self.nodes.node_of[op]]
+
+    def _node_pair_refusal(self, first: int, second: int) -> Refusal | None:
+        """What stopped the nodes of two ops from merging, as a reason of these two."""
+        pair = sorted({self.nodes.node_of[op] for op in (first, second)}, key=self._place)
         if len(pair) == 1:
             return self.failed[pair[0]]
-        if any(self._contracts(self.nodes.members[node]) for node in pair):
-            return self._contraction_reason(producer, consumer)
-        unplanned = [self.restored[node] for node in pair if node in self.restored]
-        reason = unplanned[0] if unplanned else self.refusals[pair[0], pair[1]]
-        if isinstance(reason, PairReason):
-            return replace(reason, first=first.name, second=second.name)
-        return reason
+        restored = [self.restored[node] for node in pair if node in self.restored]
+        refusal = self.refusals.get((pair[0], pair[1]))
+        if restored:
+            refusal = Refusal(restored[0])
+        if refusal is None or not isinstance(refusal.reason, PairReason):
+            return refusal
+        names = self.graph.names((first, second))
+        reason = replace(refusal.reason, first=names[0], second=names[1])
+        return Refusal(reason, refusal.ops)
 
-    def _contraction_reason(self, producer: int, consumer: int) -> Reason:
+    def _contraction_refusal(self, producer: int, consumer: int) -> Refusal:
         """Why the groups of two ops, one of them with a contraction, stay apart.
 
         What reads a contraction may have been hindered by other readers. What a contraction reads
         stays outside however often it is read.
         """
-        apart = BesideContraction(self.graph.ops[producer].name, self.graph.ops[consumer].name)
-        reason = self.seed_refusals.get(producer, apart)
-        behind = self._contracts(self.nodes.members[self.nodes.node_of[producer]])
-        return apart if isinstance(reason, SeveralReaders | PathBlocked) and not behind else reason
+        apart = Refusal(BesideContraction(*self.graph.names((producer, consumer))))
+        refusal = self.seed_refusals.get(producer, apart)
+        behind = self._contracts(self._members(producer))
+        of_readers = isinstance(refusal.reason, SeveralReaders | PathBlocked)
+        return apart if of_readers and not behind else refusal

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from ..analysis import DataflowGraph, FusePattern, OpKind
 from ..device import Device
 from ..limits import Limits
-from .budget import kernel_args, shared_bytes
-from .reasons import OutOfFusions, Reason, SharedMemory, TooDeep, TooManyArgs, TooManyOps
+from .budget import count_refusal, kernel_args, shared_bytes
+from .reasons import Reason, SharedMemory, TooManyArgs
 
 _REDUCING = (OpKind.REDUCTION, OpKind.ROW_NORM)
 
@@ -33,6 +33,7 @@ class GrowingGroups:
     ) -> None:
         self.graph = graph
         self.limits = limits
+        self.device = device
         self.budget = device.shared_memory_budget(limits)
         self.model = model
         self.fusions = 0
@@ -88,18 +89,16 @@ class GrowingGroups:
 
     def _limit_refusal(self, roots: Sequence[int]) -> Reason | None:
         """Why the groups of ``roots`` may not become one."""
-        limits = self.limits
         size = sum(len(self.members[root]) for root in roots)
-        if limits.max_depth is not None and size > limits.max_depth:
-            return TooDeep(size, limits.max_depth)
-        if limits.max_group_size is not None and size > limits.max_group_size:
-            return TooManyOps(size, limits.max_group_size)
-        if limits.max_fusions is not None and self.fusions + len(roots) - 1 > limits.max_fusions:
-            return OutOfFusions(limits.max_fusions)
+        reason = count_refusal(self.limits, size, self.fusions + len(roots) - 1)
+        if reason is not None:
+            return reason
         widest = max(roots, key=lambda root: self._shared[root])
         if self._shared[widest] > self.budget:
             op = max(self.members[widest], key=self.shared_bytes)
-            return SharedMemory(self.graph.ops[op].name, self._shared[widest], self.budget)
+            needed = self._shared[widest]
+            attainable = needed <= self.device.opt_in_shared_memory_bytes
+            return SharedMemory(self.graph.ops[op].name, needed, self.budget, attainable)
         return self._args_refusal(roots)
 
     def _args_refusal(self, roots: Sequence[int]) -> Reason | None:

@@ -105,7 +105,7 @@ class UnitPlanner:
             return reason
         plan = self._plan_once(nests)
         if isinstance(plan, CannotPlan):
-            return _reason(plan, first, second)
+            return self._reason(plan, first, second)
         seconds = kernel_seconds(plan, nests, self.device)
         return Unit(tuple(ops), nests, plan, seconds, thread_blocks(plan, nests))
 
@@ -144,17 +144,17 @@ class UnitPlanner:
         loads = [load for nest in nests.nests for load in nest.loads] if nests else []
         return [load.tensor for load in loads if load.gathers]
 
-
-def _reason(error: CannotPlan, first: str, second: str) -> Reason:
-    """The reason for a pair that a group cannot be planned."""
-    figures = error.figures
-    if error.code == "no_common_axis":
-        return NoCommonAxis(first, second, error.message)
-    if error.code == "symbolic_row":
-        return SymbolicRow(first, second, error.message)
-    if error.code == "shared_memory":
-        needed, allowed = int(figures["bytes_needed"]), int(figures["bytes_allowed"])
-        return RowDoesNotFit(first, second, needed, allowed)
-    if error.code == "recompute":
-        return Recompute(first, second, float(figures["factor"]), error.message)
-    return NoPlan(first, second, error.code, error.message)
+    def _reason(self, error: CannotPlan, first: str, second: str) -> Reason:
+        """The reason for a pair that a group cannot be planned."""
+        figures = error.figures
+        if error.code == "no_common_axis":
+            return NoCommonAxis(first, second, error.message)
+        if error.code == "symbolic_row":
+            return SymbolicRow(first, second, error.message)
+        if error.code == "shared_memory":
+            needed, allowed = int(figures["bytes_needed"]), int(figures["bytes_allowed"])
+            attainable = needed <= self.device.opt_in_shared_memory_bytes
+            return RowDoesNotFit(first, second, needed, allowed, attainable)
+        if error.code == "recompute":
+            return Recompute(first, second, float(figures["factor"]), error.message)
+        return NoPlan(first, second, error.code, error.message)

@@ -158,7 +158,8 @@ class Feedback:
             return TooManyRegisters(registers, limits.registers_per_thread)
         budget = self._trial.device.shared_memory_budget(limits)
         if figures.shared_bytes > budget:
-            return OverLimit("bytes of shared memory", figures.shared_bytes, budget)
+            attainable = figures.shared_bytes <= self._trial.device.opt_in_shared_memory_bytes
+            return OverLimit("bytes of shared memory", figures.shared_bytes, budget, attainable)
         wanted, found = limits.min_occupancy, figures.occupancy
         if wanted is not None and found is not None and found < wanted:
             return LowOccupancy(found, wanted, figures.limiter)

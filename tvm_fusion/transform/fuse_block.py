@@ -15,8 +15,10 @@ from ..analysis.relax_graph import BlockGraph
 from ..device import Device
 from ..errors import PolicyError, one_line
 from ..limits import Limits
-from ..policy import Decision, Group, Policy, Reason
+from ..policy import Decision, Group, Policy, Reason, SiblingDecision
+from ..policy.base import Refusal, together
 from ..policy.reasons import Cyclic, Fused, ScheduleFailed
+from ..trace import phase
 from .build import Names, make_seq
 from .feedback import Feedback, Verdict
 from .grouping import GroupFunction, make_group_function
@@ -35,10 +37,11 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Settled:
-    """The groups of a block that are emitted, and the final decision on every edge."""
+    """The groups of a block that are emitted, and the final decision on every pair."""
 
     groups: tuple[Accepted, ...]
     decisions: tuple[Decision, ...]
+    siblings: tuple[SiblingDecision, ...]
 
 
 class BlockFuser:
@@ -91,24 +94,29 @@ class BlockFuser:
         def check(ops: tuple[int, ...]) -> Reason | None:
             return self._attempt(make_group_function(block, ops)).reason
 
-        partition = self._policy.partition(graph, self._limits, self._device, check)
+        with phase("FuseOps/policy"):
+            partition = self._policy.partition(graph, self._limits, self._device, check)
         _check_disjoint(block, partition.groups)
-        refused: dict[int, Reason] = {}
+        refused: dict[int, Refusal] = {}
         accepted: list[Accepted] = []
-        for ops in _acyclic(block, partition.groups, refused):
-            accepted.extend(self._try(block, ops, refused))
+        with phase("FuseOps/try"):
+            for ops in _acyclic(block, partition.groups, refused):
+                accepted.extend(self._try(block, ops, refused))
         if self._feedback is not None:
-            accepted = self._improved(block, accepted, refused, self._feedback)
+            with phase("FuseOps/feedback"):
+                accepted = self._improved(block, accepted, refused, self._feedback)
         accepted.sort(key=lambda group: graph.position[group.ops[0]])
         member = {op: group for group in accepted for op in group.ops}
-        decisions = tuple(_final(block, d, member, refused) for d in partition.decisions)
-        return Settled(tuple(accepted), decisions)
+        final = _FinalReasons(block, member, refused)
+        decisions = tuple(map(final.edge, partition.decisions))
+        siblings = tuple(map(final.siblings, partition.siblings))
+        return Settled(tuple(accepted), decisions, siblings)
 
     def _try(
         self,
         block: BlockGraph,
         ops: tuple[int, ...],
-        refused: dict[int, Reason],
+        refused: dict[int, Refusal],
         is_final: bool = True,
     ) -> list[Accepted]:
         accepted, waiting = [], [ops]
@@ -121,7 +129,7 @@ class BlockFuser:
             if attempt.reason is None:
                 accepted.append(Accepted(current, function, attempt))
                 continue
-            refused.update(dict.fromkeys(current, attempt.reason))
+            refused.update(dict.fromkeys(current, Refusal(attempt.reason, current)))
             if is_final:
                 _warn_of_failure(function, attempt.reason)
             if len(current) > 1:
@@ -134,7 +142,7 @@ class BlockFuser:
         self,
         block: BlockGraph,
         accepted: Sequence[Accepted],
-        refused: dict[int, Reason],
+        refused: dict[int, Refusal],
         feedback: Feedback,
     ) -> list[Accepted]:
         """The groups with kernels that the compiler's figures do not speak against.
@@ -166,7 +174,7 @@ class BlockFuser:
         block: BlockGraph,
         group: Accepted,
         verdict: Verdict,
-        refused: dict[int, Reason],
+        refused: dict[int, Refusal],
         feedback: Feedback,
     ) -> list[Accepted] | None:
         """The groups of a cheap cut whose kernels have no problem, or the smallest one.
@@ -193,7 +201,7 @@ class BlockFuser:
             feedback.record(_name(block, group.ops), "kept", verdict, ())
             return None
         _, groups, verdicts = best
-        refused.update(dict.fromkeys(group.ops, verdict.problem))
+        refused.update(dict.fromkeys(group.ops, Refusal(verdict.problem, group.ops)))
         feedback.record(_name(block, group.ops), "split", verdict, verdicts)
         return groups
 
@@ -288,7 +296,7 @@ def _check_disjoint(block: BlockGraph, groups: Sequence[Group]) -> None:
 
 
 def _acyclic(
-    block: BlockGraph, groups: Sequence[Group], refused: dict[int, Reason]
+    block: BlockGraph, groups: Sequence[Group], refused: dict[int, Refusal]
 ) -> list[tuple[int, ...]]:
     """The groups, cut where they could not be put into an order."""
     kept = [tuple(group.ops) for group in groups]
@@ -298,7 +306,7 @@ def _acyclic(
             return kept
         ops = kept.pop(min(cyclic))
         for op in ops:
-            refused[op] = Cyclic(block.graph.ops[op].name)
+            refused[op] = Refusal(Cyclic(block.graph.ops[op].name), ops)
         kept.extend(part for part in cut(block.graph, ops) if len(part) > 1)
 
 
@@ -312,19 +320,41 @@ def _without_rim_views(block: BlockGraph, ops: tuple[int, ...]) -> tuple[int, ..
     return tuple(kept)
 
 
-def _final(
-    block: BlockGraph,
-    decision: Decision,
-    member: dict[int, Accepted],
-    refused: dict[int, Reason],
-) -> Decision:
-    """The policy's decision, corrected by what became of the group."""
-    producer = block.graph.index[decision.producer]
-    consumer = block.graph.index[decision.consumer]
-    group = member.get(producer)
-    if group is not None and group is member.get(consumer):
-        return Decision(decision.producer, decision.consumer, Fused(len(group.ops)))
-    if not decision.fused:
-        return decision
-    reason = refused.get(producer) or refused.get(consumer)
-    return Decision(decision.producer, decision.consumer, reason or decision.reason)
+class _FinalReasons:
+    """The policy's decisions, corrected by what became of its groups."""
+
+    def __init__(
+        self, block: BlockGraph, member: dict[int, Accepted], refused: dict[int, Refusal]
+    ) -> None:
+        self.graph = block.graph
+        self.member = member
+        self.refused = refused
+
+    def edge(self, decision: Decision) -> Decision:
+        producer = self.graph.index[decision.producer]
+        consumer = self.graph.index[decision.consumer]
+        size = self._size_of_common_group(producer, consumer)
+        if size:
+            return replace(decision, reason=together(self.graph, producer, size), tried=())
+        if not decision.fused:
+            return decision
+        refusal = self._refusal(producer, consumer, decision.reason)
+        return replace(decision, reason=refusal.reason, tried=self.graph.names(refusal.ops))
+
+    def siblings(self, decision: SiblingDecision) -> SiblingDecision:
+        first, second = self.graph.index[decision.first], self.graph.index[decision.second]
+        size = self._size_of_common_group(first, second)
+        if size:
+            return replace(decision, reason=Fused(size), tried=())
+        if not decision.fused:
+            return decision
+        refusal = self._refusal(first, second, decision.reason)
+        return replace(decision, reason=refusal.reason, tried=self.graph.names(refusal.ops))
+
+    def _size_of_common_group(self, first: int, second: int) -> int:
+        """Ops of the group that both are in; 0 where there is none."""
+        group = self.member.get(first)
+        return len(group.ops) if group is not None and group is self.member.get(second) else 0
+
+    def _refusal(self, first: int, second: int, by_policy: Reason) -> Refusal:
+        return self.refused.get(first) or self.refused.get(second) or Refusal(by_policy)

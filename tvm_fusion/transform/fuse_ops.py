@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -20,18 +20,20 @@ from ..device.gpu import DEFAULT_TARGET
 from ..limits import Limits
 from ..planning import Plan, PlanSettings, attach_plans
 from ..policy import DEFAULT_POLICY, Dominator, Policy, Stitch, get_policy
-from ..trace import BlockRecord, GroupRecord, current_trace
+from ..trace import BlockRecord, GroupRecord, current_trace, log_block, phase
 from .annotate_op_kind import AnnotateOpKind
 from .build import Names, make_seq
 from .duplicate_broadcasts import DuplicateBroadcasts
 from .feedback import make_feedback
-from .fuse_block import Accepted, BlockFuser
+from .fuse_block import Accepted, BlockFuser, Settled
 from .grouping import group_name, rebuild_block
 from .inline_scalar_constants import InlineScalarConstants
 from .kernels import KernelTrial
 from .merge_dataflow_blocks import MergeDataflowBlocks
 from .options import check_feedback
 from .split_composites import SplitComposites
+
+_LOG = logging.getLogger("tvm_fusion.FuseOps")
 
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_fusion.FuseOps")
@@ -91,15 +93,12 @@ class FuseOps:
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Run the pass; ``mod`` itself is left as it is."""
-        started = time.perf_counter()
-        _warn_if_not_legalized(mod)
-        mod = _prepare(mod, () if callable(self.no_fuse) else self.no_fuse)
-        run = _Run(mod, self.policy, self.limits, self.no_fuse, self.feedback)
-        result = run.transform()
-        trace = current_trace()
-        if trace is not None:
-            trace.seconds["FuseOps"] = time.perf_counter() - started
-        return result
+        with phase("FuseOps"):
+            _warn_if_not_legalized(mod)
+            with phase("FuseOps/prepare"):
+                mod = _prepare(mod, () if callable(self.no_fuse) else self.no_fuse)
+            run = _Run(mod, self.policy, self.limits, self.no_fuse, self.feedback)
+            return run.transform()
 
 
 def _prepare(mod: tvm.IRModule, no_fuse: Iterable[str]) -> tvm.IRModule:
@@ -193,24 +192,37 @@ class _Run:
         return relax.VarBinding(binding.var, relax.BlockBuilder().normalize(made))
 
     def _block(self, name: str, dataflow: relax.DataflowBlock) -> relax.DataflowBlock:
-        block = build_block_graph(
-            self.mod, dataflow, self.device.threads_per_block, self.device.warp_threads
-        )
-        block.graph = exclude_ops(block.graph, self.no_fuse)
+        with phase("FuseOps/graph"):
+            block = build_block_graph(
+                self.mod, dataflow, self.device.threads_per_block, self.device.warp_threads
+            )
+            block.graph = exclude_ops(block.graph, self.no_fuse)
         settled = self.fuser.fuse(block)
         targets = [self._target(block, group) for group in settled.groups]
-        trace = current_trace()
-        if trace is not None:
-            records = [
-                GroupRecord(gvar.name_hint, tuple(block.graph.ops[op].name for op in group.ops))
-                for gvar, group in zip(targets, settled.groups, strict=True)
-            ]
-            trace.blocks.append(
-                BlockRecord(name, self.policy.name, block.graph, tuple(records), settled.decisions)
-            )
+        self._record(name, block, settled, [gvar.name_hint for gvar in targets])
         if not targets:
             return dataflow
-        return rebuild_block(block, [group.function for group in settled.groups], targets)
+        with phase("FuseOps/rebuild"):
+            return rebuild_block(block, [group.function for group in settled.groups], targets)
+
+    def _record(self, name: str, block: BlockGraph, settled: Settled, targets: list[str]) -> None:
+        """Tell the recorder and the logger what was decided on a block."""
+        record = BlockRecord(
+            function=name,
+            policy=self.policy.name,
+            graph=block.graph,
+            groups=tuple(
+                GroupRecord(target, block.graph.names(group.ops))
+                for target, group in zip(targets, settled.groups, strict=True)
+            ),
+            decisions=settled.decisions,
+            siblings=settled.siblings,
+            tensors=block.tensors,
+        )
+        trace = current_trace()
+        if trace is not None:
+            trace.blocks.append(record)
+        log_block(_LOG, record)
 
     def _target(self, block: BlockGraph, group: Accepted) -> Any:
         """The global variable of the group's function; equal groups share one."""

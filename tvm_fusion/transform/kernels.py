@@ -171,5 +171,10 @@ class KernelTrial:
         if static > STATIC_SHARED_BYTES:
             return OverLimit("bytes of static shared memory", static, STATIC_SHARED_BYTES)
         if static + dynamic > self._budget():
-            return OverLimit("bytes of shared memory", static + dynamic, self._budget())
+            return OverLimit(
+                "bytes of shared memory",
+                static + dynamic,
+                self._budget(),
+                attainable=static + dynamic <= self.device.opt_in_shared_memory_bytes,
+            )
         return None

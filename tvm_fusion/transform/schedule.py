@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from ..analysis.relax_graph import GROUP_ATTR
 from ..codegen import KernelFigures
 from ..limits import Limits
 from ..planning import Plan, PlanSettings, read_plans, read_settings
-from ..trace import KernelRecord, Trace, current_trace
+from ..trace import KernelRecord, Trace, current_trace, phase
 from .feedback import make_feedback
 from .kernels import Attempt, KernelTrial
 
@@ -53,21 +52,20 @@ class Schedule:
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Run the pass; ``mod`` itself is left as it is."""
-        started = time.perf_counter()
         target = tvm.target.Target.current(allow_none=True)
         settings = read_settings(mod) or PlanSettings(Limits())
         if self.limits is not None:
             settings = replace(settings, limits=self.limits)
         scheduler = _Scheduler(read_plans(mod), settings, target)
         functions = {}
-        for gvar, func in mod.functions.items():
-            if isinstance(func, tirx.PrimFunc):
-                func = scheduler.function(gvar.name_hint, func)
-            functions[gvar] = func
+        with phase("Schedule"):
+            for gvar, func in mod.functions.items():
+                if isinstance(func, tirx.PrimFunc):
+                    func = scheduler.function(gvar.name_hint, func)
+                functions[gvar] = func
         trace = current_trace()
         if trace is not None:
             scheduler.record(trace)
-            trace.seconds["Schedule"] = time.perf_counter() - started
         return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
@@ -125,7 +123,9 @@ class _Scheduler:
             trace.feedback += self.feedback.steps
         for name, attempt, found in zip(self.made, attempts, figures, strict=True):
             if attempt.kernel is not None:
-                trace.kernels[name] = KernelRecord(attempt.kernel.rule, attempt.kernel.plan, found)
+                cuda = attempt.text.source if attempt.text is not None else ""
+                kernel = attempt.kernel
+                trace.kernels[name] = KernelRecord(kernel.rule, kernel.plan, found, cuda)
 
     def _note(self, text: str, warn: bool = False) -> None:
         if self.trace is not None:
