@@ -35,6 +35,8 @@ EXTRAS["test"] = [
     "onnxruntime>=1.18",
     "ruff>=0.9",
     "mypy>=1.14",
+    # Drives a Chromium that is there; it brings none of its own.
+    "playwright>=1.49",
     *EXTRAS["cuda"],
     *EXTRAS["emulator"],
     *EXTRAS["onnx"],
@@ -51,11 +53,20 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["tvm_fusion", "tvm_fusion.*"]),
-    package_data={"tvm_fusion": ["py.typed", "emulator/runtime/*.cpp", "emulator/runtime/*.h"]},
+    package_data={
+        "tvm_fusion": [
+            "py.typed",
+            "emulator/runtime/*.cpp",
+            "emulator/runtime/*.h",
+            "report/html/templates/*",
+        ]
+    },
     install_requires=[
         "apache-tvm>=0.27,<0.28",
         "apache-tvm-ffi>=0.1.15,<0.2",
         "numpy>=1.26",
+        "cattrs>=24.1",
+        "jinja2>=3.1",
         "rich>=13.7",
     ],
     extras_require=EXTRAS,

@@ -31,7 +31,7 @@ from tvm import relax
 from tvm_fusion import emulator
 from tvm_fusion.analysis.references import References, references
 from tvm_fusion.analysis.traffic import Totals
-from tvm_fusion.report.summary import summarise
+from tvm_fusion.report import explain
 from tvm_fusion.transform import FuseOps, InlineScalarConstants, SplitComposites
 from tvm_fusion.workloads import WORKLOADS, random_inputs, small
 
@@ -103,10 +103,10 @@ def _loads(kernel: emulator.KernelProfile) -> KernelLoads:
 
 def measure(name: str, mod: tvm.IRModule, target: tvm.target.Target, policy: str) -> dict[str, Any]:
     """The modelled figures of one workload, as they go into the JSON file."""
-    summary, _, _ = summarise(mod, target, policy=policy, compare_stock=True)
-    figures: dict[str, Any] = {"workload": name, "notes": list(summary.notes)}
+    report = explain(mod, target, policy=policy, compare_stock=True)
+    figures: dict[str, Any] = {"workload": name, "notes": list(report.notes)}
     for way in WAYS:
-        totals = summary.totals[way]
+        totals = report.header.totals[way]
         figures[way] = None if totals is None else asdict(totals)
     figures["references"] = asdict(reference_figures(mod, target))
     return figures

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tvm_fusion.analysis.traffic import Totals
 from tvm_fusion.policy import DEFAULT_POLICY
-from tvm_fusion.report.summary import summarise
+from tvm_fusion.report import explain
 from tvm_fusion.workloads import WORKLOADS
 
 _COLUMNS = ("unfused", "stock", "ours")
@@ -34,13 +34,13 @@ def main() -> None:
     args = parser.parse_args()
     rows = []
     for name, constructor in sorted(WORKLOADS.items()):
-        summary, _, _ = summarise(
+        report = explain(
             constructor(dtype=args.dtype),
             tvm.target.Target(args.target),
             policy=args.policy,
             compare_stock=True,
         )
-        rows.append((name, *(cell(summary.totals[way]) for way in _COLUMNS)))
+        rows.append((name, *(cell(report.header.totals[way]) for way in _COLUMNS)))
     if args.markdown:
         print(f"| network | {' | '.join(_COLUMNS)} |")
         print("|---|" + "---|" * len(_COLUMNS))

@@ -11,6 +11,7 @@ import pytest
 import tvm.script
 from onnx import TensorProto, helper
 
+from tvm_fusion import FusionReport
 from tvm_fusion.analysis.traffic import total
 from tvm_fusion.cli import demo, main
 from tvm_fusion.cli.models import load_model
@@ -90,11 +91,15 @@ def fails(capsys, *argv):
     return lines[0]
 
 
-def summary_of(capsys, tmp_path, *argv):
-    file = tmp_path / "deep" / "summary.json"
+def report_of(capsys, tmp_path, *argv):
+    file = tmp_path / "deep" / "report.json"
     status, _, errors = run(capsys, "compile", *argv, "--json", file)
     assert (status, errors) == (0, [])
-    return json.loads(file.read_text())
+    return FusionReport.load(file)
+
+
+def fused_groups(report):
+    return [group for group in report.groups if group.kind == "fused"]
 
 
 def test_compile_writes_what_it_says(capsys, tmp_path, chain):
@@ -103,21 +108,67 @@ def test_compile_writes_what_it_says(capsys, tmp_path, chain):
     assert (status, errors) == (0, [])
     assert "unfused" in text
     assert "Groups: 1" in text
-    data = json.loads((out / "summary.json").read_text())
-    assert data["kernels"]["stock"] is None
-    assert data["kernels"]["ours"]["other"] == 1
+    report = FusionReport.load(out / "report.json")
+    totals = report.header.totals
+    assert totals["stock"] is None
+    assert totals["ours"].kernels_other == 1
     kernels = parse_kernels((out / "kernels.cu").read_text())
-    assert [kernel.name for kernel in kernels] == [f"{data['groups'][0]['name']}_kernel"]
-    assert "import" in data["seconds"]
+    assert [kernel.name for kernel in kernels] == [f"{report.groups[0].kernel}_kernel"]
     fused = tvm.script.from_source((out / "fused.py").read_text())
-    assert total(fused, {"n": 64}).bytes == sum(data["bytes"]["ours"].values())
+    assert total(fused, {"n": 64}) == totals["ours"]
 
 
 def test_compile_takes_a_workload_and_compares_it(capsys, tmp_path):
-    data = summary_of(capsys, tmp_path, "softmax_chain", "--compare-stock")
-    assert data["target"] == "nvidia/nvidia-a100"
-    assert data["kernels"]["stock"] == {"other": 2, "heavy": 0}
-    assert data["kernels"]["ours"] == {"other": 1, "heavy": 0}
+    header = report_of(capsys, tmp_path, "softmax_chain", "--compare-stock").header
+    assert header.target == "nvidia/nvidia-a100"
+    assert header.totals["stock"].kernels_other == 2
+    assert header.totals["ours"].kernels_other == 1
+
+
+def test_explain_writes_every_rendering_and_answers_from_the_file(capsys, tmp_path):
+    files = {
+        option: tmp_path / "deep" / f"report.{ending}"
+        for option, ending in (
+            ("--json", "json"),
+            ("--html", "html"),
+            ("--graphviz", "dot"),
+            ("--mermaid", "mmd"),
+            ("--model-explorer", "nodes.json"),
+            ("--chrome-trace", "trace.json"),
+        )
+    }
+    options = [text for pair in files.items() for text in pair]
+    status, out, errors = run(capsys, "explain", "softmax_chain", "--compare-stock", *options)
+    assert (status, errors) == (0, [])
+    assert "Groups: 1" in out
+    assert "stock" in out
+    report = FusionReport.load(files["--json"])
+    assert files["--html"].read_text() == report.to_html()
+    assert files["--graphviz"].read_text() == report.to_graphviz()
+    assert files["--mermaid"].read_text() == report.to_mermaid()
+    assert json.loads(files["--model-explorer"].read_text()) == report.to_model_explorer()
+    assert json.loads(files["--chrome-trace"].read_text()) == report.to_chrome_trace()
+
+    edge = report.edges[0]
+    pair = (edge.producer, edge.consumer)
+    status, out, errors = run(capsys, "explain", files["--json"], "--why", *pair)
+    assert (status, out.strip(), errors) == (0, report.why(*pair), [])
+    status, out, _ = run(capsys, "explain", files["--json"], "--group", edge.producer)
+    assert status == 0
+    assert "T.prim_func" in out
+    assert "__global__" in out
+    old = ["--diff", files["--json"]]
+    assert run(capsys, "explain", files["--json"], *old)[1] == "nothing changed\n"
+    status, out, _ = run(capsys, "explain", "softmax_chain", "--max-depth", "2", *old)
+    assert status == 0
+    assert "Limits.max_depth: None -> 2" in out
+
+    assert "try one of" in fails(capsys, "explain", files["--json"], "--why", "none", "exp")
+    assert "choose another path" in fails(capsys, "explain", tmp_path / "none.json")
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text('{"schema": 1}')
+    assert "this version of tvm_fusion reads 3" in fails(capsys, "explain", foreign)
+    assert "reads 3" in fails(capsys, "explain", "softmax_chain", "--diff", foreign)
 
 
 @pytest.mark.parametrize(
@@ -133,17 +184,18 @@ def test_compile_takes_a_workload_and_compares_it(capsys, tmp_path):
     ],
 )
 def test_options_act(capsys, tmp_path, chain, options, ops):
-    data = summary_of(capsys, tmp_path, chain, "--assume", "n=64", *options)
-    assert [len(group["ops"]) for group in data["groups"]] == ops
+    report = report_of(capsys, tmp_path, chain, "--assume", "n=64", *options)
+    assert [len(group.ops) for group in fused_groups(report)] == ops
     named = dict(zip(options[::2], options[1::2], strict=True))
-    assert data["target"] == named.get("--target", "nvidia/nvidia-a100")
-    assert data["policy"] == named.get("--policy", "stitch")
-    assert data["limits"]["max_depth"] == (2 if "--max-depth" in named else None)
+    assert report.header.target == named.get("--target", "nvidia/nvidia-a100")
+    assert report.header.policy == named.get("--policy", "stitch")
+    assert report.header.limits["max_depth"] == (2 if "--max-depth" in named else None)
 
 
 def test_onnx_with_a_computed_shape(capsys, tmp_path, computed_shape):
-    data = summary_of(capsys, tmp_path, computed_shape, "--input", "x=2x8x4")
-    assert data["kernels"]["ours"] == {"other": 0, "heavy": 1}
+    report = report_of(capsys, tmp_path, computed_shape, "--input", "x=2x8x4")
+    assert report.header.totals["ours"].kernels_heavy == 1
+    assert report.header.totals["ours"].kernels_other == 0
     mod = load_model(computed_shape, {"x": (2, 8, 4)})
     assert [int(extent) for extent in mod["main"].ret_ty.shape.values] == [2, 4]
 
@@ -226,6 +278,8 @@ def test_traceback_on_request(capsys):
         (["compile", "softmax_chain", "--input", "x=1xn"], "write it like x=1x3x224x224"),
         (["compile", "softmax_chain", "--input", "1x3"], "write it like x=1x3x224x224"),
         (["demo", "softmax_chain"], "unrecognized arguments"),
+        (["explain", "softmax_chain", "--why", "exp"], "expected 2 arguments"),
+        (["explain", "softmax_chain", "--out", "dir"], "unrecognized arguments"),
     ],
 )
 def test_usage_errors(capsys, argv, told):

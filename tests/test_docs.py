@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tvm_fusion.cli import options
-from tvm_fusion.policy.reasons import Reason
+from tvm_fusion import cli
+from tvm_fusion.policy.reasons.page import page as reasons_page
+from tvm_fusion.report import data
+from tvm_fusion.report.json_format import SCHEMA
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -36,15 +39,21 @@ def anchors_of(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
 
 
-def all_reasons(base: type[Reason]) -> list[type[Reason]]:
-    """All classes derived from one."""
-    return [c for direct in base.__subclasses__() for c in (direct, *all_reasons(direct))]
+def words(text: str) -> list[str]:
+    """What stands in backquotes."""
+    return re.findall(r"`(\w+)`", text)
 
 
-def test_the_table_of_reasons_has_every_code_once_and_no_other():
-    section = text_of("policies.md").split("## Reasons")[1]
-    listed = re.findall(r"^\| `(\w+)` \|", section, flags=re.M)
-    assert sorted(listed) == sorted({reason.code for reason in all_reasons(Reason) if reason.code})
+def parsers() -> list[argparse.ArgumentParser]:
+    """The parser of the program and those of its commands."""
+    program = cli._parser()
+    commands = program._subparsers._group_actions[0].choices
+    return [program, *commands.values()]
+
+
+def test_the_page_of_reasons_is_what_their_classes_make():
+    """``python -m tvm_fusion.policy.reasons.page > docs/reasons.md`` writes it."""
+    assert text_of("reasons.md") == reasons_page()
 
 
 def test_the_tests_that_internals_names_are_there():
@@ -65,13 +74,21 @@ def test_the_files_that_the_pages_name_are_there():
 
 
 def test_the_command_line_page_has_every_option():
-    parser = argparse.ArgumentParser()
-    options.add_options(parser)
-    flags = {flag for action in parser._actions for flag in action.option_strings}
+    flags = {flag for parser in parsers() for a in parser._actions for flag in a.option_strings}
     page = text_of("command_line.md")
     table = page.split("## Options")[1].split("## Files")[0]
     listed = set(re.findall(r"^\| `(-[-\w]+)", table, flags=re.M)) | {"--help"}
-    assert flags | {"--compare-stock", "--check", "--version"} == listed
+    assert flags == listed
+
+
+def test_the_page_of_the_report_has_every_key_of_its_json():
+    layout = text_of("report.md").split("## JSON")[1]
+    tables = {key for row in re.findall(r"^\|(.*)\|$", layout, flags=re.M) for key in words(row)}
+    for entry in vars(data).values():
+        if dataclasses.is_dataclass(entry):
+            missing = {field.name for field in dataclasses.fields(entry)} - tables
+            assert not missing, (entry.__name__, missing)
+    assert f"It is {SCHEMA}." in layout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -498,7 +498,7 @@ REFUSALS: dict[str, tuple[str, Callable, Callable, Limits, str]] = {
         lambda: graph("sum>add topk>add", "add", [("sum", "topk")]),
         lambda: graph("sum>add topk>add", "add"),
         Limits(),
-        "fusing would make sum wait for a result that needs sum itself",
+        "one kernel would need topk, which needs sum of it",
     ),
     "max_depth": (
         "add mul",
@@ -565,6 +565,23 @@ def test_a_contraction_in_the_way_is_named_in_the_reason():
     """``add(conv(exp), exp)``: two elementwise ops that only the contraction keeps apart."""
     reason = decide(graph("exp>conv>add exp>add"), "exp", "add").reason
     assert "conv" in reason.message
+
+
+def test_what_would_not_be_joined_anyway_is_not_too_large_to_try():
+    chain = ">".join(f"add{i}" for i in range(64))
+    for first, second in (("exp", "conv"), ("exp", "norm")):
+        assert decide(graph(f"{first}>{second}>{chain}"), first, second).reason.code == "kinds"
+    spread = graph(f"move>conv>{chain}", move={"pattern": FusePattern.BROADCAST})
+    assert decide(spread, "move", "conv").reason.code == "too_large_to_try"
+
+
+def test_a_reader_that_went_to_another_group_is_no_op_in_between():
+    """A residual: ``add`` joined the norm, which comes first."""
+    reason = decide(graph("norm>add conv>add"), "conv", "add").reason
+    assert reason.message == (
+        "the group of add, where the paths of conv meet, holds an op that conv is not fused into"
+    )
+    assert reason.would_fuse_if == "the group of add held no such op"
 
 
 # -- at least what stock FuseOps fuses -------------------------------------------------------

@@ -157,7 +157,7 @@ def test_grids_over_the_limit_are_refused():
                 y[v] = x[v]
 
     reason = launch_refusal(tall, 1024, 512)
-    assert (reason.what, reason.amount, reason.allowed) == ("blockIdx.y", 70000, 65535)
+    assert (reason.what, reason.amount, reason.allowed) == ("thread blocks along y", 70000, 65535)
     assert launch_refusal(tall, 1024, 1).what == "kernel arguments"
 
 

@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
-    from . import analysis, codegen, emulator, policy, transform, workloads
+    from . import analysis, codegen, emulator, policy, report, transform, workloads
     from .analysis import ClassicKind, DataflowGraph, Op, OpKind
     from .errors import (
         CompilerError,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         LimitsError,
         ModelError,
         PolicyError,
+        ReportError,
         TargetError,
         TVMFusionError,
     )
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         SiblingDecision,
         register_policy,
     )
+    from .report import FusionReport, explain
     from .trace import Trace, record
     from .transform import OperatorFusion
 
@@ -52,6 +54,7 @@ _HOME = {
     "DataflowGraph": "analysis",
     "Decision": "policy",
     "EmulatorError": "errors",
+    "FusionReport": "report",
     "GraphError": "errors",
     "Group": "policy",
     "Limits": "limits",
@@ -65,15 +68,17 @@ _HOME = {
     "Policy": "policy",
     "PolicyError": "errors",
     "Reason": "policy",
+    "ReportError": "errors",
     "SiblingDecision": "policy",
     "TVMFusionError": "errors",
     "TargetError": "errors",
     "Trace": "trace",
+    "explain": "report",
     "export_library": "export",
     "record": "trace",
     "register_policy": "policy",
 }
-_MODULES = ("analysis", "codegen", "emulator", "policy", "transform", "workloads")
+_MODULES = ("analysis", "codegen", "emulator", "policy", "report", "transform", "workloads")
 
 __all__ = [
     "ClassicKind",
@@ -81,6 +86,7 @@ __all__ = [
     "DataflowGraph",
     "Decision",
     "EmulatorError",
+    "FusionReport",
     "GraphError",
     "Group",
     "Limits",
@@ -94,6 +100,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Reason",
+    "ReportError",
     "SiblingDecision",
     "TVMFusionError",
     "TargetError",
@@ -101,10 +108,12 @@ __all__ = [
     "analysis",
     "codegen",
     "emulator",
+    "explain",
     "export_library",
     "policy",
     "record",
     "register_policy",
+    "report",
     "transform",
     "workloads",
 ]

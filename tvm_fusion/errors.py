@@ -55,6 +55,11 @@ class CompilerError(TVMFusionError):
     """A CUDA compiler is not there, or does not take a source."""
 
 
+@_registered
+class ReportError(TVMFusionError, ValueError):
+    """A report cannot be read, or does not hold what it is asked for."""
+
+
 def one_line(error: BaseException) -> str:
     """The line of an error's message that says what is wrong, after the kind of the error.
 

@@ -124,7 +124,7 @@ class Span:
     Parameters
     ----------
     name : str
-        The phase.
+        The phase, behind those that it is part of: ``"fuse/FuseOps/policy"``.
     start, seconds : float
         When it began, after the recorder, and how long it took.
     """
@@ -150,6 +150,8 @@ class Trace:
         What did not go as planned, in sentences.
     spans : list of Span
         The phases, in the order in which they ended. They may lie within each other.
+    started : float
+        When the recorder began, by ``time.perf_counter``.
     """
 
     blocks: list[BlockRecord] = field(default_factory=list)
@@ -184,6 +186,7 @@ class Trace:
 
 
 _CURRENT: ContextVar[Trace | None] = ContextVar("tvm_fusion_trace", default=None)
+_PHASE: ContextVar[str] = ContextVar("tvm_fusion_phase", default="")
 
 
 @contextmanager
@@ -200,11 +203,12 @@ def record() -> Iterator[Trace]:
     ...     mod = OperatorFusion(policy="stitch")(mod)  # doctest: +SKIP
     """
     trace = Trace()
-    token = _CURRENT.set(trace)
+    token, phase_token = _CURRENT.set(trace), _PHASE.set("")
     try:
         yield trace
     finally:
         _CURRENT.reset(token)
+        _PHASE.reset(phase_token)
 
 
 def current_trace() -> Trace | None:
@@ -219,16 +223,20 @@ def phase(name: str) -> Iterator[None]:
     Parameters
     ----------
     name : str
-        Which one.
+        Which one. Within another phase it becomes ``"outer/name"``.
     """
+    trace = _CURRENT.get()
+    outer = _PHASE.get()
+    path = f"{outer}/{name}" if outer else name
+    token = _PHASE.set(path)
     started = time.perf_counter()
     try:
         yield
     finally:
-        trace = _CURRENT.get()
+        _PHASE.reset(token)
         if trace is not None:
             seconds = time.perf_counter() - started
-            trace.spans.append(Span(name, started - trace.started, seconds))
+            trace.spans.append(Span(path, started - trace.started, seconds))
 
 
 def log_block(log: logging.Logger, block: BlockRecord) -> None:

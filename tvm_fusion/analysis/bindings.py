@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ from .blocks import element_bytes, static_product, vars_of
 
 CALL_TIR = "relax.call_tir"
 CALL_TIR_INPLACE = "relax.call_tir_inplace"
+
+#: An integer as TVMScript prints it.
+_INTEGER = re.compile(r"T\.int64\((-?\d+)\)")
 
 
 def is_call_tir(expr: Any) -> bool:
@@ -129,4 +133,9 @@ def describe_type(ty: Any) -> TensorType:
     dtype = str(getattr(ty, "dtype", None) or "")
     extents = None if shape is None else static_product(shape)
     nbytes = extents * element_bytes(dtype) if dtype and extents is not None else None
-    return TensorType(tuple(map(str, shape or ())), dtype, nbytes)
+    return TensorType(tuple(map(_extent, shape or ())), dtype, nbytes)
+
+
+def _extent(extent: Any) -> str:
+    """An extent as people write it: ``128``, ``n * 2``."""
+    return _INTEGER.sub(r"\1", str(extent))

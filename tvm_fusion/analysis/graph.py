@@ -297,21 +297,42 @@ class DataflowGraph:
         members : iterable of int
             Indices of ops.
         """
+        return self.detour(members) is None
+
+    def detour(self, members: Iterable[int]) -> tuple[int, int] | None:
+        """Where a path leaves ``members`` that comes back; None where there is none.
+
+        Parameters
+        ----------
+        members : iterable of int
+            Indices of ops.
+
+        Returns
+        -------
+        inside, outside : int
+            An op of ``members``, and one outside that needs it and that ``members`` need.
+        """
         inside = set(members)
         if not inside:
-            return True
+            return None
         last = max(self.position[op] for op in inside)
-        stack = [later for op in inside for later in self._successors[op] if later not in inside]
+        stack = [
+            (op, later)
+            for op in sorted(inside)
+            for later in self._successors[op]
+            if later not in inside
+        ]
         seen = set()
         while stack:
-            op = stack.pop()
-            if op in inside:
-                return False
+            origin, op = stack.pop()
             if op in seen or self.position[op] > last:
                 continue
             seen.add(op)
-            stack.extend(self._successors[op])
-        return True
+            for later in self._successors[op]:
+                if later in inside:
+                    return origin, op
+                stack.append((origin, later))
+        return None
 
     def components(self, members: Iterable[int]) -> list[tuple[int, ...]]:
         """``members`` divided into sets that values connect, each in topological order."""

@@ -7,7 +7,7 @@ reshapes are free once ``RewriteDataflowReshape`` made views of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,23 +93,96 @@ def measure(func: tirx.PrimFunc, assume: Mapping[str, int] | None = None) -> Tra
     return Traffic(kernels, read, written)
 
 
+@dataclass(frozen=True)
+class CallTraffic:
+    """A call of a PrimFunc in a Relax function, and what it costs.
+
+    Parameters
+    ----------
+    owner : str
+        The Relax function.
+    variable : str
+        Name of the variable that the result is bound to.
+    function : str
+        The PrimFunc.
+    is_heavy : bool
+        It holds a contraction, a sort or a top-k.
+    traffic : Traffic
+        Of this call.
+    """
+
+    owner: str
+    variable: str
+    function: str
+    is_heavy: bool
+    traffic: Traffic
+
+
 def called_functions(mod: tvm.IRModule) -> list[str]:
     """Names of the PrimFuncs that the Relax functions call, once for each call."""
-    return [call.args[0].name_hint for call in _calls(mod)]
+    return [call.args[0].name_hint for _, _, call in _calls(mod)]
 
 
-def _calls(mod: tvm.IRModule) -> list[relax.Call]:
-    found: list[relax.Call] = []
+def _calls(mod: tvm.IRModule) -> list[tuple[str, str, relax.Call]]:
+    """Every call of a PrimFunc with the function that it stands in and the variable it binds."""
+    found: list[tuple[str, str, relax.Call]] = []
     ops = [tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_tir_inplace")]
 
-    def visit(expr: Any) -> None:
-        if isinstance(expr, relax.Call) and expr.op in ops:
-            found.append(expr)
+    def visit(owner: str, body: Any) -> None:
+        for block in body.blocks if isinstance(body, relax.SeqExpr) else ():
+            for binding in block.bindings:
+                value = getattr(binding, "value", None)
+                if isinstance(value, relax.If):
+                    visit(owner, value.true_branch)
+                    visit(owner, value.false_branch)
+                elif isinstance(value, relax.Call) and value.op in ops:
+                    found.append((owner, str(binding.var.name), value))
 
-    for func in mod.functions.values():
+    for gvar, func in mod.functions.items():
         if isinstance(func, relax.Function) and not (func.attrs and "Primitive" in func.attrs):
-            relax.analysis.post_order_visit(func, visit)
+            visit(gvar.name_hint, func.body)
     return found
+
+
+def call_traffic(mod: tvm.IRModule, assume: Mapping[str, int] | None = None) -> list[CallTraffic]:
+    """What every call costs that the module's Relax functions make.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        A module whose PrimFuncs are scheduled.
+    assume : mapping of str to int, optional
+        Values of symbolic extents by name.
+
+    Raises
+    ------
+    TVMFusionError
+        A symbolic extent has no value in ``assume``.
+    """
+    funcs = {gv.name_hint: f for gv, f in mod.functions.items() if isinstance(f, tirx.PrimFunc)}
+    measured: dict[Any, Traffic] = {}
+    found = []
+    for owner, variable, call in _calls(mod):
+        name = call.args[0].name_hint
+        if name not in funcs:
+            continue
+        extents = {**(assume or {}), **_told_extents(funcs[name], call, assume or {})}
+        key = (name, *extents.values())
+        if key not in measured:
+            measured[key] = measure(funcs[name], extents)
+        heavy = is_heavy(name, funcs[name])
+        found.append(CallTraffic(owner, variable, name, heavy, measured[key]))
+    return found
+
+
+def sum_up(calls: Iterable[CallTraffic]) -> Totals:
+    """The sum over calls."""
+    sums = {"kernels_other": 0, "kernels_heavy": 0, "bytes_other": 0, "bytes_heavy": 0}
+    for call in calls:
+        weight = "heavy" if call.is_heavy else "other"
+        sums[f"kernels_{weight}"] += call.traffic.kernels
+        sums[f"bytes_{weight}"] += call.traffic.bytes
+    return Totals(**sums)
 
 
 def total(mod: tvm.IRModule, assume: Mapping[str, int] | None = None) -> Totals:
@@ -122,21 +195,7 @@ def total(mod: tvm.IRModule, assume: Mapping[str, int] | None = None) -> Totals:
     assume : mapping of str to int, optional
         Values of symbolic extents by name.
     """
-    funcs = {gv.name_hint: f for gv, f in mod.functions.items() if isinstance(f, tirx.PrimFunc)}
-    measured: dict[Any, Traffic] = {}
-    sums = {"kernels_other": 0, "kernels_heavy": 0, "bytes_other": 0, "bytes_heavy": 0}
-    for call in _calls(mod):
-        name = call.args[0].name_hint
-        if name not in funcs:
-            continue
-        extents = {**_told_extents(funcs[name], call, assume or {}), **(assume or {})}
-        key = (name, *extents.values())
-        if key not in measured:
-            measured[key] = measure(funcs[name], extents)
-        weight = "heavy" if is_heavy(name, funcs[name]) else "other"
-        sums[f"kernels_{weight}"] += measured[key].kernels
-        sums[f"bytes_{weight}"] += measured[key].bytes
-    return Totals(**sums)
+    return sum_up(call_traffic(mod, assume))
 
 
 def _told_extents(
@@ -150,7 +209,7 @@ def _told_extents(
     for param, ty in zip(iter_params(func), types, strict=False):
         shape = getattr(ty, "shape", None)
         for extent, value in zip(param.ty.shape, getattr(shape, "values", ()), strict=False):
-            if not isinstance(extent, tirx.Var) or static_int(value) is not None:
+            if not isinstance(extent, tirx.Var):
                 continue
             known = {v: assume[v.name] for v in vars_of(value) if v.name in assume}
             if len(known) == len(set(vars_of(value))):

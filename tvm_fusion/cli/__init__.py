@@ -49,6 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .verify import verify
 
             return verify(args.model, settings)
+        if args.command == "explain":
+            from .explain import explain_model
+
+            return explain_model(args.model, settings, options.questions(args))
         from .compile import compile_model
 
         return compile_model(args.model, settings)
@@ -72,9 +76,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     options.add_model(compiling)
     options.add_options(compiling)
-    compiling.add_argument(
-        "--compare-stock", action="store_true", help="count TVM's own fusion and schedules as well"
+    options.add_build_files(compiling)
+    _add_compare_stock(compiling)
+    explaining = commands.add_parser(
+        "explain",
+        help="say what was fused, why not the rest, and what it saves",
+        description="Fuse a model and report every decision: as tables, as answers to --why, as a "
+        "page, a graph and JSON. MODEL may also be a report that was written with --json.",
     )
+    options.add_model(explaining)
+    options.add_options(explaining)
+    options.add_questions(explaining)
+    _add_compare_stock(explaining)
     verifying = commands.add_parser(
         "verify",
         help="run a model's kernels, without a GPU too, and compare with the unfused model",
@@ -83,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     options.add_model(verifying)
     options.add_options(verifying)
+    options.add_build_files(verifying)
     verifying.add_argument(
         "--check",
         action="store_true",
@@ -95,7 +109,14 @@ def _parser() -> argparse.ArgumentParser:
         "against unfused on the CPU.",
     )
     options.add_options(demo)
+    options.add_build_files(demo)
     return parser
+
+
+def _add_compare_stock(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--compare-stock", action="store_true", help="count TVM's own fusion and schedules as well"
+    )
 
 
 def _explain(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,39 @@ _POLICY = "stitch"
 class Settings:
     """What the options of one command line ask for."""
 
-    target: str
-    policy: str
-    limits: Limits
-    no_fuse: tuple[str, ...]
-    assume: dict[str, int]
-    inputs: dict[str, tuple[int, ...]]
-    out: Path | None
-    json: Path | None
-    export: Path | None
-    compare_stock: bool
-    feedback: str
-    check: bool
-    traceback: bool
+    target: str = _TARGET
+    policy: str = _POLICY
+    limits: Limits = field(default_factory=Limits)
+    no_fuse: tuple[str, ...] = ()
+    assume: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    out: Path | None = None
+    json: Path | None = None
+    export: Path | None = None
+    compare_stock: bool = False
+    feedback: str = "auto"
+    check: bool = False
+    traceback: bool = False
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked of a report, and the files that it is written to."""
+
+    why: tuple[tuple[str, str], ...] = ()
+    group: tuple[str, ...] = ()
+    diff: Path | None = None
+    html: Path | None = None
+    graphviz: Path | None = None
+    mermaid: Path | None = None
+    model_explorer: Path | None = None
+    chrome_trace: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """Files to be written."""
+        graphs = (self.graphviz, self.mermaid, self.model_explorer)
+        return (self.html, *graphs, self.chrome_trace)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -87,11 +107,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="shape of an ONNX model's input, like x=1x3x224x224 (several times)",
     )
+    add("--json", metavar="FILE", type=Path, help="write the report to this file")
+    add("--traceback", action="store_true", help="show where an error was raised")
+
+
+def add_build_files(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the files of a command that compiles a model to the end."""
+    add = parser.add_argument
     add(
         "--out",
         metavar="DIR",
         type=Path,
-        help="write kernels.cu, fused.py and summary.json to this directory",
+        help="write kernels.cu, fused.py and report.json to this directory",
     )
     add(
         "--export",
@@ -99,8 +126,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="write a library with finished device code, for TVM's runtime on a GPU machine",
     )
-    add("--json", metavar="FILE", type=Path, help="write the summary to this file")
-    add("--traceback", action="store_true", help="show where an error was raised")
+
+
+def add_questions(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``explain``: what is asked of the report, and where it is written to."""
+    add = parser.add_argument
+    add(
+        "--why",
+        metavar=("A", "B"),
+        nargs=2,
+        action="append",
+        default=[],
+        help="say why two ops, or ops of two PrimFuncs, are or are not in one kernel (several "
+        "times)",
+    )
+    add(
+        "--group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="show a group, by its name or that of an op, with TVMScript and CUDA (several times)",
+    )
+    add("--diff", metavar="OLD.json", type=Path, help="say what changed from an older report")
+    add("--html", metavar="FILE", type=Path, help="write a page that needs no network")
+    add("--graphviz", metavar="FILE", type=Path, help="write the graph in the DOT language")
+    add("--mermaid", metavar="FILE", type=Path, help="write the graph as a Mermaid flowchart")
+    add("--model-explorer", metavar="FILE", type=Path, help="write the graph for Model Explorer")
+    add("--chrome-trace", metavar="FILE", type=Path, help="write the phases of the build")
 
 
 def settings(args: argparse.Namespace) -> Settings:
@@ -125,12 +177,26 @@ def settings(args: argparse.Namespace) -> Settings:
         no_fuse=tuple(args.no_fuse),
         assume=dict(args.assume),
         inputs=dict(args.input),
-        out=args.out,
+        out=getattr(args, "out", None),
         json=args.json,
-        export=args.export,
+        export=getattr(args, "export", None),
         compare_stock=getattr(args, "compare_stock", args.command == "demo"),
         check=getattr(args, "check", False),
         traceback=args.traceback,
+    )
+
+
+def questions(args: argparse.Namespace) -> Questions:
+    """What parsed arguments of ``explain`` ask of the report."""
+    return Questions(
+        why=tuple((first, second) for first, second in args.why),
+        group=tuple(args.group),
+        diff=args.diff,
+        html=args.html,
+        graphviz=args.graphviz,
+        mermaid=args.mermaid,
+        model_explorer=args.model_explorer,
+        chrome_trace=args.chrome_trace,
     )
 
 

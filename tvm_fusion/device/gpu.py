@@ -149,6 +149,17 @@ class Device:
             **asdict(figures),
         )
 
+    @staticmethod
+    def source(target: tvm.target.Target) -> str:
+        """Where the figures of a target come from, as a sentence."""
+        tag, arch = str(target.tag), str(target.attrs.get("arch") or "")
+        product = find_product(tag, arch, int(target.attrs.get("l2_cache_size_bytes") or 0) or None)
+        if tag == product:
+            return f"the target's tag {tag}"
+        if compute_capability(arch) is not None:
+            return f"architecture {arch}, for which {product} stands"
+        return f"{product}, since the target names neither a known tag nor an architecture"
+
     @property
     def reserved_shared_memory_bytes(self) -> int:
         """Shared memory that the system takes of each resident thread block, in bytes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -89,6 +89,11 @@ class Policy(Protocol):
             where it would decide otherwise if it knew.
         """
         ...
+
+
+def parting(refusals: Sequence[Refusal], first: int, second: int) -> Refusal:
+    """The refusal by which two ops of one group came apart: the last of a group with both."""
+    return next(r for r in reversed(refusals) if first in r.ops and second in r.ops)
 
 
 def decide_edges(

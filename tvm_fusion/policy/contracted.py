@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from ..analysis import DataflowGraph
 
@@ -21,6 +21,7 @@ class ContractedGraph:
     """
 
     def __init__(self, graph: DataflowGraph) -> None:
+        self._graph = graph
         self.node_of = list(range(len(graph)))
         self.members: dict[int, tuple[int, ...]] = {op: (op,) for op in range(len(graph))}
         self._position = graph.position
@@ -32,6 +33,34 @@ class ContractedGraph:
     def would_cycle(self, nodes: Collection[int]) -> bool:
         """Whether some path leaves ``nodes`` and comes back."""
         return self._reached(set(nodes)) is None
+
+    def detour(self, nodes: Collection[int]) -> tuple[int, int]:
+        """Where a path leaves ``nodes`` that comes back: an op of theirs, and one outside.
+
+        The op outside is read by ``nodes``, and needs the op inside, itself or through nodes.
+        """
+        inside = set(nodes)
+        origin: dict[int, int] = {}  # a node outside -> the op inside from which it was reached
+        stack = [(op, self.node_of[later]) for op, later in self._leaving(inside)]
+        while stack:
+            op, node = stack.pop()
+            if node in inside or node in origin:
+                continue
+            origin[node] = op
+            for member in self.members[node]:
+                for later in self._graph.successors(member):
+                    if self.node_of[later] in inside:
+                        return op, member
+                    stack.append((op, self.node_of[later]))
+        raise ValueError("no path leaves these nodes and comes back")
+
+    def _leaving(self, nodes: set[int]) -> Iterator[tuple[int, int]]:
+        """Edges from ops of some nodes to ops of others."""
+        for node in nodes:
+            for op in self.members[node]:
+                for later in self._graph.successors(op):
+                    if self.node_of[later] not in nodes:
+                        yield op, later
 
     def merge(self, nodes: Iterable[int]) -> int:
         """Make one node of several, which must not close a cycle, and return its number."""

@@ -176,8 +176,7 @@ class _Run:
             return
         for step in path:
             if self.groups.pattern[self.groups.find(step)] > (last if step == sink else inner):
-                names = (self.graph.ops[i].name for i in (op, sink, step))
-                self.refusals[op] = Refusal(PathBlocked(*names))
+                self.refusals[op] = Refusal(PathBlocked(*self.graph.names((op, sink, step))))
                 return
         reason = self._order_refusal([op, *path]) or self.groups.merge([op, *path], sink)
         if reason is not None:
@@ -191,7 +190,12 @@ class _Run:
         """
         if not self.graph.has_order or self.graph.is_convex(ops):
             return None
-        return Cyclic(self.graph.ops[ops[0]].name)
+        return self._cyclic(ops)
+
+    def _cyclic(self, ops: Sequence[int]) -> Reason:
+        detour = self.graph.detour(ops)
+        assert detour is not None, "the ops are not convex"
+        return Cyclic(*self.graph.names(detour))
 
     def _path(self, op: int, sink: int, most: int) -> list[int] | None:
         """Ops on the paths from ``op`` to its post-dominator, ``sink`` included.
@@ -243,15 +247,14 @@ class _Run:
             self.graph.ops[member].kind is OpKind.CONTRACTION for member in (*first, *second)
         ):
             return
-        size = len(first) + len(second)
-        if size > _MAX_JOINED:
-            self.refusals.setdefault(op, Refusal(TooLargeToTry(size, _MAX_JOINED)))
-            return
-        if not _may_join(self.graph, first, second):
-            return
         union = self._union([op, sink])
+        if not _may_join(self.graph, union):
+            return
+        if len(union) > _MAX_JOINED:
+            self.refusals.setdefault(op, Refusal(TooLargeToTry(len(union), _MAX_JOINED)))
+            return
         if not self.graph.is_convex(union):
-            self.refusals[op] = Refusal(Cyclic(self.graph.ops[op].name), union)
+            self.refusals[op] = Refusal(self._cyclic(union), union)
             return
         reason = self.check(_trim_views(self.graph, union)) if self.check else None
         reason = reason or self.groups.merge([op], sink)
@@ -293,8 +296,9 @@ class _Run:
         for op, node in ((consumer, second), (producer, first)):
             if node.is_view and op not in grouped:
                 return Refusal(View(node.name))
-        if producer in self.refusals:
-            return self.refusals[producer]
+        refusal = self.refusals.get(producer)
+        if refusal is not None and not blocked_by(refusal.reason, second.name):
+            return refusal
         sink = self.graph.post_dominators[producer]
         if sink is not None and self.highest_on_path[producer] not in (consumer, sink):
             blocker = self.graph.ops[self.highest_on_path[producer]]
@@ -311,8 +315,13 @@ class _Run:
         return Refusal(reason or SiblingsApart(*names, source[1]))
 
 
-def _may_join(graph: DataflowGraph, first: Sequence[int], second: Sequence[int]) -> bool:
-    """Whether two groups, the second reading the first, may be one by what they are made of.
+def blocked_by(reason: Reason, consumer: str) -> bool:
+    """Whether a path is blocked by the consumer of a pair: no op between says why of that pair."""
+    return isinstance(reason, PathBlocked) and reason.blocker == consumer != reason.sink
+
+
+def _may_join(graph: DataflowGraph, members: Sequence[int]) -> bool:
+    """Whether ops, in their order, may be one group by what they are.
 
     Either one contraction with elementwise ops behind it, and in front of it nothing but index
     maps, which cost nothing where the contraction reads its operands; or reductions with
@@ -320,43 +329,30 @@ def _may_join(graph: DataflowGraph, first: Sequence[int], second: Sequence[int])
     computed, and behind a contraction a reshape only adds or drops axes of extent 1: where the
     tiles of a product overhang, TVM stores what lies outside to where a real reshape wraps it.
     """
-    ops = [graph.ops[op] for op in (*first, *second)]
+    ops = [graph.ops[op] for op in members]
     if any(op.fuse_pattern is FusePattern.OPAQUE for op in ops):
         return False
     kinds = [op.kind for op in ops]
     if OpKind.ROW_NORM in kinds:
         return False
-    contractions = [op for op in (*first, *second) if graph.ops[op].kind is OpKind.CONTRACTION]
-    reductions = OpKind.REDUCTION in kinds
-    if len(contractions) > 1 or bool(contractions) == reductions:
+    contractions = kinds.count(OpKind.CONTRACTION)
+    if contractions > 1 or bool(contractions) == (OpKind.REDUCTION in kinds):
         return False
-    inside = {*first, *second}
-    for op in inside:
-        node = graph.ops[op]
-        harmless = node.keeps_axes or (node.is_reshape and not contractions)
-        if node.kind not in _NO_FEED or harmless:
-            continue
-        feeds = _ancestors(graph, op, inside)
-        if any(graph.ops[f].kind is not OpKind.INJECTIVE for f in feeds):
-            return False
+    computed: set[int] = set()  # ops whose result depends on more than index maps of the group
+    for op, node in zip(members, ops, strict=True):
+        if not computed.isdisjoint(graph.producers(op)):
+            computed.add(op)
+            harmless = node.keeps_axes or (node.is_reshape and not contractions)
+            if node.kind in _NO_FEED and not harmless:
+                return False
+        if node.kind is not OpKind.INJECTIVE:
+            computed.add(op)
     return True
 
 
 #: Kinds in front of which a group may only move elements: a contraction would compute anything
 #: else once for each time it reads it, and index maps would hide what was computed.
 _NO_FEED = (OpKind.CONTRACTION, OpKind.INJECTIVE)
-
-
-def _ancestors(graph: DataflowGraph, op: int, inside: set[int]) -> set[int]:
-    """Ops of a set that ``op`` reads, directly or through others of the set."""
-    found: set[int] = set()
-    stack = [p for p in graph.producers(op) if p in inside]
-    while stack:
-        producer = stack.pop()
-        if producer not in found:
-            found.add(producer)
-            stack.extend(p for p in graph.producers(producer) if p in inside)
-    return found
 
 
 def _trim_views(graph: DataflowGraph, members: Sequence[int]) -> tuple[int, ...]:

@@ -23,21 +23,26 @@ from .base import (
     Source,
     decide_edges,
     decide_siblings,
+    parting,
     register_policy,
 )
 from .budget import count_refusal
 from .contracted import ContractedGraph
-from .dominator import seeds
+from .dominator import blocked_by, seeds
 from .neighbours import Neighbours
 from .reasons import (
+    BeforeContraction,
+    BehindContraction,
     BesideContraction,
     Cyclic,
+    MovedBeforeContraction,
     NoBenefit,
     PairReason,
     PathBlocked,
     Reason,
     Recompute,
     SeveralReaders,
+    TwoContractions,
     View,
 )
 from .union import GrowingGroups
@@ -45,6 +50,12 @@ from .units import Unit, UnitPlanner, op_refusal
 
 #: Minus the bytes saved, ops of both, where they stand, and the two nodes.
 _Entry = tuple[int, int, int, int, int, int]
+
+#: Reasons of post-dominator fusion, which say nothing of what stands before a contraction.
+_OF_PATHS = (SeveralReaders, PathBlocked)
+
+#: Kinds of work that needs whole rows.
+_ROW_WORK = (OpKind.REDUCTION, OpKind.ROW_NORM)
 
 #: A node of at least this many ops takes several equal neighbours at once.
 _LARGE = 16
@@ -88,7 +99,7 @@ class _Run:
         self.dissolved: list[tuple[Group, Reason]] = []
         self.restored: dict[int, Reason] = {}  # kept nodes that could not be planned, and why
         self.parts: dict[int, tuple[int, ...]] = {}  # what a node was merged of
-        self.failed: dict[int, Refusal] = {}  # nodes that were cut, since no kernel came out
+        self.failed: list[Refusal] = []  # nodes that were cut, since no kernel came out
         self.refusals: dict[tuple[int, int], Refusal] = {}
         self.fusions = 0
         self.queue: list[_Entry] = []
@@ -167,10 +178,10 @@ class _Run:
 
     def _propose(self, node: int) -> None:
         """Queue all pairs of a node, those that save the most bytes first."""
-        if self._node_refusal(node) is not None:
+        if not self._may_merge(node):
             return
         for other in self.near.of(node):
-            if self._node_refusal(other) is not None:
+            if not self._may_merge(other):
                 continue
             first, second = sorted((node, other), key=self._place)
             saved = self.near.shared_bytes(first, second)
@@ -181,16 +192,14 @@ class _Run:
     def _place(self, node: int) -> int:
         return self.graph.position[self.nodes.members[node][0]]
 
-    def _node_refusal(self, node: int) -> Reason | None:
-        """Why a node merges with no other."""
+    def _may_merge(self, node: int) -> bool:
+        """Whether a node merges with others at all: no view, no contraction, nothing unreadable."""
         ops = self.nodes.members[node]
-        if node in self.units and isinstance(self.units[node], Unit):
-            return None
-        if self.near.is_loose_view(ops[0]):
-            return View(self.graph.ops[ops[0]].name)
-        if node in self.kept or self._contracts(ops):
-            return BesideContraction("", "")
-        return op_refusal(self.graph, ops[0])
+        if isinstance(self.units.get(node), Unit):
+            return True
+        if self.near.is_loose_view(ops[0]) or node in self.kept or self._contracts(ops):
+            return False
+        return op_refusal(self.graph, ops[0]) is None
 
     def _merge_next(self) -> None:
         """Merge the next pair of the queue, or note why not.
@@ -232,34 +241,38 @@ class _Run:
             (op for node in nodes for op in self.nodes.members[node]),
             key=self.graph.position.__getitem__,
         )
-        union = self._union(parts, nodes, ops)
-        if isinstance(union, Reason):
-            return Refusal(union, tuple(ops))
+        union = self._union(parts, nodes, tuple(ops))
+        if isinstance(union, Refusal):
+            return union
         node = self._merge_nodes(nodes)
         self.units[node], self.parts[node] = union, parts
         self._propose(node)
         return None
 
     def _union(
-        self, parts: Sequence[int], nodes: Collection[int], ops: Sequence[int]
-    ) -> Unit | Reason:
+        self, parts: Sequence[int], nodes: Collection[int], ops: tuple[int, ...]
+    ) -> Unit | Refusal:
         """The kernel of all ``ops``, or why ``parts`` are better off without it."""
         first, second = self._name(parts[0]), self._name(parts[-1])
         reason = count_refusal(self.limits, len(ops), self.fusions + len(nodes) - 1)
         if reason is not None:
-            return reason
+            return Refusal(reason, ops)
         if self.nodes.would_cycle(nodes):
-            return Cyclic(first)
+            detour = self.graph.names(self.nodes.detour(nodes))
+            return Refusal(Cyclic(*detour), ops)
         apart = 0.0
         for node in parts:
             unit = self._unit(node)
             if isinstance(unit, Reason):
-                return unit
+                return Refusal(unit, self.nodes.members[node])
             apart += unit.seconds
         union = self.planner.plan(ops, first, second)
-        if isinstance(union, Unit) and union.seconds >= apart:
+        if isinstance(union, Reason):
+            return Refusal(union, ops)
+        if union.seconds >= apart:
             apart_us, together_us = round(apart * 1e6, 2), round(union.seconds * 1e6, 2)
-            return NoBenefit(first, second, apart_us, together_us, union.thread_blocks)
+            reason = NoBenefit(first, second, apart_us, together_us, union.thread_blocks)
+            return Refusal(reason, ops)
         return union
 
     def _name(self, node: int) -> str:
@@ -274,10 +287,10 @@ class _Run:
     # -- results ----------------------------------------------------------------------------
 
     def _groups(self) -> list[Group]:
-        found = [group for node in self.nodes.members for group in self._settled(node, node)]
+        found = [group for node in self.nodes.members for group in self._settled(node)]
         return sorted(found, key=lambda group: self.graph.position[group.ops[0]])
 
-    def _settled(self, node: int, top: int) -> Iterator[Group]:
+    def _settled(self, node: int) -> Iterator[Group]:
         """The group of a node; where it comes out as no kernel, those of what it was merged of."""
         unit = self.units.get(node)
         if node in self.kept:
@@ -287,9 +300,9 @@ class _Run:
             if reason is None:
                 yield Group(unit.ops, unit.plan.shared_bytes)
                 return
-            self.failed[top] = Refusal(reason, unit.ops)
+            self.failed.append(Refusal(reason, unit.ops))
             for part in self.parts[node]:
-                yield from self._settled(part, top)
+                yield from self._settled(part)
         elif self.graph.ops[node].dead_outputs and op_refusal(self.graph, node) is None:
             yield Group((node,))
 
@@ -314,7 +327,8 @@ class _Run:
             return None
         reason = op_refusal(self.graph, first) or op_refusal(self.graph, second)
         if reason is None and any(self._contracts(self._members(op)) for op in (first, second)):
-            reason = BesideContraction(*self.graph.names((first, second)))
+            a, b = self.graph.names((first, second))
+            reason = BesideContraction(a, b, source[1])
         return self._node_pair_refusal(first, second) if reason is None else Refusal(reason)
 
     def _members(self, op: int) -> tuple[int, ...]:
@@ -324,12 +338,14 @@ class _Run:
         """What stopped the nodes of two ops from merging, as a reason of these two."""
         pair = sorted({self.nodes.node_of[op] for op in (first, second)}, key=self._place)
         if len(pair) == 1:
-            return self.failed[pair[0]]
+            return parting(self.failed, first, second)
         restored = [self.restored[node] for node in pair if node in self.restored]
         refusal = self.refusals.get((pair[0], pair[1]))
         if restored:
             refusal = Refusal(restored[0])
         if refusal is None or not isinstance(refusal.reason, PairReason):
+            return refusal
+        if refusal.reason.is_of_one:
             return refusal
         names = self.graph.names((first, second))
         reason = replace(refusal.reason, first=names[0], second=names[1])
@@ -338,11 +354,45 @@ class _Run:
     def _contraction_refusal(self, producer: int, consumer: int) -> Refusal:
         """Why the groups of two ops, one of them with a contraction, stay apart.
 
-        What reads a contraction may have been hindered by other readers. What a contraction reads
-        stays outside however often it is read.
+        Other readers hinder an elementwise op behind a contraction, and an index map before one.
+        Were they not there, everything else would stay apart all the same.
         """
-        apart = Refusal(BesideContraction(*self.graph.names((producer, consumer))))
-        refusal = self.seed_refusals.get(producer, apart)
-        behind = self._contracts(self._members(producer))
-        of_readers = isinstance(refusal.reason, SeveralReaders | PathBlocked)
-        return apart if of_readers and not behind else refusal
+        behind, before = (self._contracts(self._members(op)) for op in (producer, consumer))
+        rows = self.graph.ops[consumer].kind in _ROW_WORK
+        computes = before and self._computes(producer)
+        first, second = self.graph.names((producer, consumer))
+        refusal = self.seed_refusals.get(producer)
+        if refusal and not isinstance(refusal.reason, _OF_PATHS):
+            return refusal
+        if behind and before:
+            return Refusal(TwoContractions(first, second))
+        if computes:
+            return Refusal(self._before_contraction(producer, consumer))
+        if rows or not (refusal or before):
+            kind = self.graph.ops[consumer].kind.value
+            return Refusal(BehindContraction(first, second, kind))
+        if refusal and not blocked_by(refusal.reason, second):
+            return refusal
+        places = len({self.nodes.node_of[op] for op in self.graph.consumers(producer)})
+        return Refusal(SeveralReaders(first, places + (producer in self.graph.outputs)))
+
+    def _computes(self, op: int) -> bool:
+        """Whether an op, or what it reads within its node, does more than to move elements."""
+        inside, stack, seen = set(self._members(op)), [op], {op}
+        while stack:
+            current = stack.pop()
+            if self.graph.ops[current].kind is not OpKind.INJECTIVE:
+                return True
+            before = [p for p in self.graph.producers(current) if p in inside and p not in seen]
+            seen.update(before)
+            stack.extend(before)
+        return False
+
+    def _before_contraction(self, producer: int, consumer: int) -> Reason:
+        """Why what a contraction reads is computed apart from it."""
+        first, second = self.graph.names((producer, consumer))
+        contracts = self.graph.ops[consumer].kind is OpKind.CONTRACTION
+        reader = second if contracts else f"the contraction behind {second}"
+        if self.graph.ops[producer].kind is OpKind.INJECTIVE:
+            return MovedBeforeContraction(first, reader)
+        return BeforeContraction(first, reader)

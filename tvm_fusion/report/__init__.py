@@ -1,7 +1,33 @@
-"""What a build decided and what it saves, as data first, then as text."""
+"""What a build decided and what it saves, as data first, then as text, pages and graphs."""
 
-from .data import EdgeSummary, GroupSummary, Summary
-from .summary import summarise
+from .build import build_and_explain, explain
+from .data import (
+    EdgeEntry,
+    GroupEntry,
+    KernelEntry,
+    OpEntry,
+    ReasonEntry,
+    ReportData,
+    SiblingEntry,
+)
+from .detail import GroupDetail
+from .diff import ReportDiff
+from .fusion_report import FusionReport
 from .text import make_console, render
 
-__all__ = ["EdgeSummary", "GroupSummary", "Summary", "make_console", "render", "summarise"]
+__all__ = [
+    "EdgeEntry",
+    "FusionReport",
+    "GroupDetail",
+    "GroupEntry",
+    "KernelEntry",
+    "OpEntry",
+    "ReasonEntry",
+    "ReportData",
+    "ReportDiff",
+    "SiblingEntry",
+    "build_and_explain",
+    "explain",
+    "make_console",
+    "render",
+]

@@ -69,9 +69,12 @@ def launch_refusal(func: tirx.PrimFunc, max_threads: int, max_args: int) -> Reas
         if _threads(extents) > max_threads:
             return OverLimit("threads per block", _threads(extents), max_threads)
         for axis, grid, block in zip(_AXES, MAX_GRID, MAX_BLOCK, strict=True):
-            for tag, most in ((f"blockIdx.{axis}", grid), (f"threadIdx.{axis}", block)):
+            for tag, what, most in (
+                (f"blockIdx.{axis}", f"thread blocks along {axis}", grid),
+                (f"threadIdx.{axis}", f"threads along {axis}", block),
+            ):
                 if extents.get(tag, 1) > most:
-                    return OverLimit(tag, extents[tag], most)
+                    return OverLimit(what, extents[tag], most)
     return None
 
 

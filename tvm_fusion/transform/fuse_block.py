@@ -11,13 +11,14 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
+from ..analysis import DataflowGraph
 from ..analysis.relax_graph import BlockGraph
 from ..device import Device
 from ..errors import PolicyError, one_line
 from ..limits import Limits
 from ..policy import Decision, Group, Policy, Reason, SiblingDecision
-from ..policy.base import Refusal, together
-from ..policy.reasons import Cyclic, Fused, ScheduleFailed
+from ..policy.base import Refusal, parting, together
+from ..policy.reasons import Cyclic, Fused, ScheduleFailed, View
 from ..trace import phase
 from .build import Names, make_seq
 from .feedback import Feedback, Verdict
@@ -94,20 +95,20 @@ class BlockFuser:
         def check(ops: tuple[int, ...]) -> Reason | None:
             return self._attempt(make_group_function(block, ops)).reason
 
-        with phase("FuseOps/policy"):
+        with phase("policy"):
             partition = self._policy.partition(graph, self._limits, self._device, check)
         _check_disjoint(block, partition.groups)
-        refused: dict[int, Refusal] = {}
+        refused: list[Refusal] = []
         accepted: list[Accepted] = []
-        with phase("FuseOps/try"):
+        with phase("try"):
             for ops in _acyclic(block, partition.groups, refused):
                 accepted.extend(self._try(block, ops, refused))
         if self._feedback is not None:
-            with phase("FuseOps/feedback"):
+            with phase("feedback"):
                 accepted = self._improved(block, accepted, refused, self._feedback)
         accepted.sort(key=lambda group: graph.position[group.ops[0]])
         member = {op: group for group in accepted for op in group.ops}
-        final = _FinalReasons(block, member, refused)
+        final = _FinalReasons(graph, member, refused)
         decisions = tuple(map(final.edge, partition.decisions))
         siblings = tuple(map(final.siblings, partition.siblings))
         return Settled(tuple(accepted), decisions, siblings)
@@ -116,7 +117,7 @@ class BlockFuser:
         self,
         block: BlockGraph,
         ops: tuple[int, ...],
-        refused: dict[int, Refusal],
+        refused: list[Refusal],
         is_final: bool = True,
     ) -> list[Accepted]:
         accepted, waiting = [], [ops]
@@ -129,7 +130,7 @@ class BlockFuser:
             if attempt.reason is None:
                 accepted.append(Accepted(current, function, attempt))
                 continue
-            refused.update(dict.fromkeys(current, Refusal(attempt.reason, current)))
+            refused.append(Refusal(attempt.reason, current))
             if is_final:
                 _warn_of_failure(function, attempt.reason)
             if len(current) > 1:
@@ -142,7 +143,7 @@ class BlockFuser:
         self,
         block: BlockGraph,
         accepted: Sequence[Accepted],
-        refused: dict[int, Refusal],
+        refused: list[Refusal],
         feedback: Feedback,
     ) -> list[Accepted]:
         """The groups with kernels that the compiler's figures do not speak against.
@@ -174,7 +175,7 @@ class BlockFuser:
         block: BlockGraph,
         group: Accepted,
         verdict: Verdict,
-        refused: dict[int, Refusal],
+        refused: list[Refusal],
         feedback: Feedback,
     ) -> list[Accepted] | None:
         """The groups of a cheap cut whose kernels have no problem, or the smallest one.
@@ -201,14 +202,14 @@ class BlockFuser:
             feedback.record(_name(block, group.ops), "kept", verdict, ())
             return None
         _, groups, verdicts = best
-        refused.update(dict.fromkeys(group.ops, Refusal(verdict.problem, group.ops)))
+        refused.append(Refusal(verdict.problem, group.ops))
         feedback.record(_name(block, group.ops), "split", verdict, verdicts)
         return groups
 
     def _groups_of(self, block: BlockGraph, parts: Sequence[tuple[int, ...]]) -> list[Accepted]:
         """The groups that the parts of a cut would be; nobody is told of those that fail."""
         bare = (_without_rim_views(block, part) for part in parts)
-        return [one for part in bare for one in self._try(block, part, {}, is_final=False)]
+        return [one for part in bare for one in self._try(block, part, [], is_final=False)]
 
     def _verdicts_alone(
         self,
@@ -296,7 +297,7 @@ def _check_disjoint(block: BlockGraph, groups: Sequence[Group]) -> None:
 
 
 def _acyclic(
-    block: BlockGraph, groups: Sequence[Group], refused: dict[int, Refusal]
+    block: BlockGraph, groups: Sequence[Group], refused: list[Refusal]
 ) -> list[tuple[int, ...]]:
     """The groups, cut where they could not be put into an order."""
     kept = [tuple(group.ops) for group in groups]
@@ -304,10 +305,17 @@ def _acyclic(
         cyclic = block.graph.cyclic_groups(kept)
         if not cyclic:
             return kept
-        ops = kept.pop(min(cyclic))
-        for op in ops:
-            refused[op] = Refusal(Cyclic(block.graph.ops[op].name), ops)
+        chosen = min(cyclic)
+        others = [op for group in cyclic - {chosen} for op in kept[group]]
+        ops = kept.pop(chosen)
+        refused.append(Refusal(_cyclic(block.graph, ops, others), ops))
         kept.extend(part for part in cut(block.graph, ops) if len(part) > 1)
+
+
+def _cyclic(graph: DataflowGraph, ops: Sequence[int], others: Sequence[int]) -> Cyclic:
+    """Why a group cannot be put into an order: what it waits for, by itself or as a group."""
+    inside, outside = graph.detour(ops) or (ops[0], min(others, default=ops[-1]))
+    return Cyclic(*graph.names((inside, outside)))
 
 
 def _without_rim_views(block: BlockGraph, ops: tuple[int, ...]) -> tuple[int, ...]:
@@ -321,12 +329,22 @@ def _without_rim_views(block: BlockGraph, ops: tuple[int, ...]) -> tuple[int, ..
 
 
 class _FinalReasons:
-    """The policy's decisions, corrected by what became of its groups."""
+    """The policy's decisions, corrected by what became of its groups.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        The ops.
+    member : dict of int to Accepted
+        The emitted group of each op that is in one.
+    refused : list of Refusal
+        Groups that were cut, in the order of the cuts.
+    """
 
     def __init__(
-        self, block: BlockGraph, member: dict[int, Accepted], refused: dict[int, Refusal]
+        self, graph: DataflowGraph, member: dict[int, Accepted], refused: list[Refusal]
     ) -> None:
-        self.graph = block.graph
+        self.graph = graph
         self.member = member
         self.refused = refused
 
@@ -338,7 +356,7 @@ class _FinalReasons:
             return replace(decision, reason=together(self.graph, producer, size), tried=())
         if not decision.fused:
             return decision
-        refusal = self._refusal(producer, consumer, decision.reason)
+        refusal = self._refusal(producer, consumer)
         return replace(decision, reason=refusal.reason, tried=self.graph.names(refusal.ops))
 
     def siblings(self, decision: SiblingDecision) -> SiblingDecision:
@@ -348,7 +366,7 @@ class _FinalReasons:
             return replace(decision, reason=Fused(size), tried=())
         if not decision.fused:
             return decision
-        refusal = self._refusal(first, second, decision.reason)
+        refusal = self._refusal(first, second)
         return replace(decision, reason=refusal.reason, tried=self.graph.names(refusal.ops))
 
     def _size_of_common_group(self, first: int, second: int) -> int:
@@ -356,5 +374,9 @@ class _FinalReasons:
         group = self.member.get(first)
         return len(group.ops) if group is not None and group is self.member.get(second) else 0
 
-    def _refusal(self, first: int, second: int, by_policy: Reason) -> Refusal:
-        return self.refused.get(first) or self.refused.get(second) or Refusal(by_policy)
+    def _refusal(self, first: int, second: int) -> Refusal:
+        """What parted two ops that the policy had put into one group."""
+        for op in (second, first):
+            if op not in self.member and self.graph.ops[op].is_view:
+                return Refusal(View(self.graph.ops[op].name))
+        return parting(self.refused, first, second)

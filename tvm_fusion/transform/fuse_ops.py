@@ -30,7 +30,7 @@ from .grouping import group_name, rebuild_block
 from .inline_scalar_constants import InlineScalarConstants
 from .kernels import KernelTrial
 from .merge_dataflow_blocks import MergeDataflowBlocks
-from .options import check_feedback
+from .options import check_feedback, check_no_fuse
 from .split_composites import SplitComposites
 
 _LOG = logging.getLogger("tvm_fusion.FuseOps")
@@ -87,7 +87,7 @@ class FuseOps:
     ) -> None:
         self.policy = get_policy(policy)
         self.limits = limits or Limits()
-        self.no_fuse = no_fuse if callable(no_fuse) else tuple(no_fuse)
+        self.no_fuse = check_no_fuse(no_fuse)
         self.feedback = feedback
         check_feedback(feedback, self.limits)
 
@@ -95,7 +95,7 @@ class FuseOps:
         """Run the pass; ``mod`` itself is left as it is."""
         with phase("FuseOps"):
             _warn_if_not_legalized(mod)
-            with phase("FuseOps/prepare"):
+            with phase("prepare"):
                 mod = _prepare(mod, () if callable(self.no_fuse) else self.no_fuse)
             run = _Run(mod, self.policy, self.limits, self.no_fuse, self.feedback)
             return run.transform()
@@ -192,7 +192,7 @@ class _Run:
         return relax.VarBinding(binding.var, relax.BlockBuilder().normalize(made))
 
     def _block(self, name: str, dataflow: relax.DataflowBlock) -> relax.DataflowBlock:
-        with phase("FuseOps/graph"):
+        with phase("graph"):
             block = build_block_graph(
                 self.mod, dataflow, self.device.threads_per_block, self.device.warp_threads
             )
@@ -202,7 +202,7 @@ class _Run:
         self._record(name, block, settled, [gvar.name_hint for gvar in targets])
         if not targets:
             return dataflow
-        with phase("FuseOps/rebuild"):
+        with phase("rebuild"):
             return rebuild_block(block, [group.function for group in settled.groups], targets)
 
     def _record(self, name: str, block: BlockGraph, settled: Settled, targets: list[str]) -> None:
@@ -256,7 +256,7 @@ def _warn_if_not_legalized(mod: tvm.IRModule) -> None:
     if operators:
         warnings.warn(
             f"the module calls no PrimFunc, only operators ({', '.join(operators[:4])}): "
-            f"run relax.transform.LegalizeOps() first",
+            f"run relax.transform.LegalizeOps() first, if it has not left them",
             stacklevel=2,
         )
 

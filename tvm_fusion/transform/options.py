@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable, Iterable
 
 import tvm
 
+from ..analysis import Op
 from ..codegen import Compiler, find_compiler
 from ..codegen.compilers import COMPILER_VARIABLE
 from ..errors import CompilerError, LimitsError
 from ..limits import FEEDBACK, OF_COMPILED_KERNELS, Limits
 
+#: What ``no_fuse`` takes: names, or a predicate.
+Excluded = Iterable[str] | Callable[[Op], bool]
+
 
 def check_feedback(feedback: str, limits: Limits | None = None) -> None:
-    """Refuse a feedback mode that does not exist, or that leaves limits unchecked.
+    """Refuse a feedback mode that does not exist, or that leaves limits unchecked, or no limits.
 
     Raises
     ------
     LimitsError
     """
+    if limits is not None and not isinstance(limits, Limits):
+        raise LimitsError(f"limits is of type {type(limits).__name__}: give tvm_fusion.Limits(...)")
     if feedback not in FEEDBACK:
         raise LimitsError(f"unknown feedback {feedback!r}: use one of {', '.join(FEEDBACK)}")
     unchecked = [n for n in OF_COMPILED_KERNELS if limits and getattr(limits, n) is not None]
@@ -28,6 +35,13 @@ def check_feedback(feedback: str, limits: Limits | None = None) -> None:
             f"Limits.{unchecked[0]} is checked against the CUDA compiler's figures: it needs "
             f"feedback='compiler' or 'auto'"
         )
+
+
+def check_no_fuse(no_fuse: Excluded) -> tuple[str, ...] | Callable[[Op], bool]:
+    """The names to leave alone as a tuple, or the predicate; a single name may stand by itself."""
+    if isinstance(no_fuse, str):
+        return (no_fuse,)
+    return no_fuse if callable(no_fuse) else tuple(no_fuse)
 
 
 def choose_compiler(target: tvm.target.Target, quiet: bool) -> tuple[Compiler | None, str]:

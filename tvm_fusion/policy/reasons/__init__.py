@@ -3,6 +3,7 @@
 from .base import (
     DUPLICATED,
     FUSED,
+    POLICIES,
     REFUSED,
     VERDICTS,
     Decision,
@@ -19,6 +20,14 @@ from .budgets import (
     TooManyOps,
 )
 from .chains import ChainClosed, ManyConsumers, ManyProducers, SiblingsApart
+from .contractions import (
+    BeforeContraction,
+    BehindContraction,
+    BesideContraction,
+    MovedBeforeContraction,
+    TwoContractions,
+)
+from .example import Example
 from .kernels import (
     LowOccupancy,
     OverLimit,
@@ -37,7 +46,6 @@ from .paths import (
     TwoAnchors,
 )
 from .plans import (
-    BesideContraction,
     NoBenefit,
     NoCommonAxis,
     NoPlan,
@@ -50,21 +58,26 @@ from .together import Duplicated, Fused, View
 __all__ = [
     "DUPLICATED",
     "FUSED",
+    "POLICIES",
     "REFUSED",
     "VERDICTS",
     "Barrier",
+    "BeforeContraction",
+    "BehindContraction",
     "BesideContraction",
     "Blocked",
     "ChainClosed",
     "Cyclic",
     "Decision",
     "Duplicated",
+    "Example",
     "Fused",
     "GatherInside",
     "KindsDoNotMatch",
     "LowOccupancy",
     "ManyConsumers",
     "ManyProducers",
+    "MovedBeforeContraction",
     "NoBenefit",
     "NoCommonAxis",
     "NoPlan",
@@ -90,6 +103,7 @@ __all__ = [
     "TooManyOps",
     "TooManyRegisters",
     "TwoAnchors",
+    "TwoContractions",
     "UnreadableNests",
     "View",
 ]

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from .example import Example
+
 #: What is decided about a pair.
 FUSED = "fused"  #: both are in one kernel
 DUPLICATED = "duplicated"  #: the same, the producer being repeated for this reader
 REFUSED = "refused"  #: they are in different kernels
 
 VERDICTS = (FUSED, DUPLICATED, REFUSED)
+
+#: The policies of this package.
+POLICIES = ("stitch", "dominator", "single_chain")
 
 
 @dataclass(frozen=True)
@@ -19,19 +24,26 @@ class Reason:
 
     ``code`` is stable across versions. ``template`` and ``remedy`` are filled from the fields; the
     remedy continues "would fuse if", and is empty where nothing is to be gained or done.
-    ``scarce`` names what there is too little of. ``limit`` is the field of
-    :class:`tvm_fusion.Limits` that refuses, and ``needed`` the field here with the value that it
-    would have to have.
+    ``policies`` names those that give the reason. ``scarce`` names what there is too little of.
+    ``limit`` is the field of :class:`tvm_fusion.Limits` that refuses, and ``needed`` the field here
+    with the value that it would have to have.
+
+    Each concrete class has an ``example`` of which the reason holds, and a ``near_miss``, as close
+    to it as can be, of which it does not. The pair of the near miss of a refusal is fused.
+    ``docs/reasons.md`` is made of the docstrings and the examples (``page.py``).
     """
 
     code: ClassVar[str] = ""
     template: ClassVar[str] = ""
     verdict: ClassVar[str] = REFUSED
     remedy: ClassVar[str] = ""
+    policies: ClassVar[tuple[str, ...]] = POLICIES
     scarce: ClassVar[str] = ""
     limit: ClassVar[str] = ""
     needed: ClassVar[str] = ""
     is_free: ClassVar[bool] = False  # nothing is moved although the two are in different kernels
+    example: ClassVar[Example]
+    near_miss: ClassVar[Example]
 
     @property
     def fused(self) -> bool:
@@ -70,10 +82,25 @@ class Reason:
 
 @dataclass(frozen=True)
 class PairReason(Reason):
-    """Base class of reasons that hold for two kernels, and speak of one pair of ops in them."""
+    """Base class of reasons that hold for two kernels, and speak of one pair of ops in them.
+
+    Where both are the same op, they hold for its kernel by itself. ``{who}`` in the template stands
+    for the two, or the one.
+    """
 
     first: str
     second: str
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether it holds for one kernel by itself, whatever the other is."""
+        return self.first == self.second
+
+    @property
+    def message(self) -> str:
+        """One sentence with the names and figures in it."""
+        who = f"{self.first} by itself" if self.is_of_one else f"{self.first} with {self.second}"
+        return self.template.format(who=who, **asdict(self))
 
 
 @dataclass(frozen=True)

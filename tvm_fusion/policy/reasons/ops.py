@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .base import Reason
+from .example import Example
 
 
 @dataclass(frozen=True)
 class Barrier(Reason):
     """One of the two is of a kind that the policy never fuses.
 
-    ``dominator`` and ``stitch`` fuse more kinds than ``single_chain``. A wrong kind can be
-    overruled with the attribute ``tvm_fusion.op_kind`` of the PrimFunc.
+    ``dominator`` and ``stitch`` fuse more kinds than ``single_chain``: what is left are ops like
+    attention as a whole, and those that nobody understands. A wrong kind can be overruled with the
+    attribute ``tvm_fusion.op_kind`` of the PrimFunc.
     """
 
     op: str
@@ -20,6 +22,17 @@ class Barrier(Reason):
     code = "barrier"
     template = "{op} is {kind}, which this policy does not fuse"
     remedy = "{op} were of a kind that the policy fuses"
+    example = Example(
+        """
+        def main(x: R.Tensor((64, 128), "float32")):
+            a = R.exp(x)
+            b = R.nn.softmax(a, axis=1)
+            return b
+        """,
+        ("a", "b"),
+        policy="single_chain",
+    )
+    near_miss = example.but("R.nn.softmax", "R.sum")
 
 
 @dataclass(frozen=True)
@@ -33,7 +46,18 @@ class Blocked(Reason):
     why: str
     code = "blocked"
     template = "{op} {why}"
-    remedy = "{op} were a free call of a PrimFunc"
+    remedy = "it were not so that {op} {why}"
+    example = Example(
+        """
+        def main(x: R.Tensor((64, 128), "float32")):
+            a = R.nn.softmax(x, axis=1)
+            b = R.exp(a)
+            return b
+        """,
+        ("a", "b"),
+        no_fuse=("b",),
+    )
+    near_miss = example.but(no_fuse=())
 
 
 @dataclass(frozen=True)
@@ -46,8 +70,19 @@ class UnreadableNests(Reason):
     op: str
     why: str
     code = "unreadable"
+    policies = ("stitch",)
     template = "the loops of {op} are not understood: {why}"
     remedy = "the loops of {op} were sums, products or extrema over plain indices"
+    example = Example(
+        """
+        def main(x: R.Tensor((64, 128), "float32")):
+            a = R.exp(x)
+            b = R.argmax(a, axis=1)
+            return b
+        """,
+        ("a", "b"),
+    )
+    near_miss = example.but("R.argmax", "R.max")
 
 
 @dataclass(frozen=True)
@@ -59,5 +94,24 @@ class GatherInside(Reason):
 
     op: str
     code = "gather"
+    policies = ("stitch",)
     template = "{op} reads at indices that depend on data, from what the kernel itself computes"
     remedy = "{op} read from a tensor that is there before the kernel starts"
+    example = Example(
+        """
+        def main(x: R.Tensor((64, 128), "float32"), i: R.Tensor((32,), "int64")):
+            a = R.exp(x)
+            b = R.take(a, i, axis=0, mode="clip")
+            return b
+        """,
+        ("a", "b"),
+    )
+    near_miss = Example(
+        """
+        def main(x: R.Tensor((64, 128), "float32"), i: R.Tensor((32,), "int64")):
+            a = R.take(x, i, axis=0, mode="clip")
+            b = R.exp(a)
+            return b
+        """,
+        ("a", "b"),
+    )

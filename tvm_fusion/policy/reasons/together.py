@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .base import DUPLICATED, FUSED, Reason
+from .example import Example
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,16 @@ class Fused(Reason):
     code = "fused"
     template = "in one group of {group_size} ops"
     verdict = FUSED
+    example = Example(
+        """
+        def main(x: R.Tensor((64, 128), "float32")):
+            a = R.nn.softmax(x, axis=1)
+            b = R.log(a)
+            return b
+        """,
+        ("a", "b"),
+    )
+    near_miss = example.but("R.log(a)", "R.sort(a)")
 
 
 @dataclass(frozen=True)
@@ -22,15 +33,31 @@ class Duplicated(Reason):
     """Both are in one group, and the producer is repeated for this reader.
 
     Another op makes the same from the same. To compute a cheap value once for each reader costs
-    less than to write it for all of them.
+    less than to write it for all of them. The copies have the name of the variable with a number
+    behind it.
     """
 
     op: str
     original: str
     group_size: int
     code = "duplicated"
-    template = "{op} repeats {original} for this reader, in one group of {group_size} ops"
+    template = "{op} makes again what {original} makes, in one group of {group_size} ops"
     verdict = DUPLICATED
+    example = Example(
+        """
+        def main(
+            x: R.Tensor((128,), "float32"),
+            y: R.Tensor((64, 128), "float32"),
+            z: R.Tensor((64, 128), "float32"),
+        ):
+            a = R.broadcast_to(x, (64, 128))
+            b = R.add(a, y)
+            c = R.multiply(a, z)
+            return b, c
+        """,
+        ("a_1", "c"),
+    )
+    near_miss = example.but("R.add(a, y)", "R.exp(y)", pair=("a", "c"))
 
 
 @dataclass(frozen=True)
@@ -44,3 +71,14 @@ class View(Reason):
     code = "view"
     template = "{op} only reshapes: it becomes a view and costs no kernel"
     is_free = True
+    example = Example(
+        """
+        def main(x: R.Tensor((64, 128), "float32"), w: R.Tensor((64, 32), "float32")):
+            a = R.exp(x)
+            b = R.reshape(a, (128, 64))
+            c = R.matmul(b, w)
+            return c
+        """,
+        ("a", "b"),
+    )
+    near_miss = example.but("R.matmul(b, w)", "R.exp(b)")
