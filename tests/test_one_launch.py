@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import tvm
 import tvm_ffi
@@ -17,6 +19,7 @@ from tvm_fusion.codegen import emit_cuda, parse_kernels
 from tvm_fusion.planning import read_plans
 from tvm_fusion.planning.plan import PLANS_ATTR
 from tvm_fusion.policy import Dominator, Group, Partition
+from tvm_fusion.policy.reasons import Fused
 from tvm_fusion.workloads import WORKLOADS, small
 
 
@@ -88,6 +91,19 @@ def test_a_group_that_comes_out_as_two_kernels_is_cut(cuda_target):
     with tvm.target.Target("llvm"):
         on_cpu = tf.transform.FuseOps(policy=Everything())(legalize(Siblings))
     check_fused(Siblings, relax.transform.FuseTIR()(on_cpu))
+
+
+class Boaster(Everything):
+    """A policy that says that all pairs are fused, and forms no group."""
+
+    def partition(self, graph, limits, device, check=None):
+        found = super().partition(graph, limits, device, check)
+        return Partition((), tuple(replace(d, reason=Fused(2)) for d in found.decisions))
+
+
+def test_a_policy_that_says_fused_without_a_group_is_refused(cuda_target):
+    with pytest.raises(tf.PolicyError, match="put them into one group"):
+        fuse(Siblings, cuda_target, policy=Boaster())
 
 
 @I.ir_module

@@ -10,7 +10,7 @@ from ..analysis import DataflowGraph
 from ..device import Device
 from ..errors import PolicyError
 from ..limits import Limits
-from .reasons import Decision, Duplicated, Fused, Reason, SiblingDecision
+from .reasons import Decision, Duplicated, Fused, Reason, SiblingDecision, SiblingsApart
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Policy(Protocol):
         ...
 
 
-def parting(refusals: Sequence[Refusal], first: int, second: int) -> Refusal:
+def parting(refusals: Sequence[Refusal], first: int, second: int) -> Refusal | None:
     """The refusal by which two ops of one group came apart: the last of a group with both."""
-    return next(r for r in reversed(refusals) if first in r.ops and second in r.ops)
+    return next((r for r in reversed(refusals) if first in r.ops and second in r.ops), None)
 
 
 def decide_edges(
@@ -178,6 +178,27 @@ def decide_siblings(
                     *names, source[1], found.reason, graph.names(found.ops)
                 )
     return tuple(decided.values())
+
+
+def siblings_apart(
+    graph: DataflowGraph, op_refusal: Callable[[int], Reason | None]
+) -> Callable[[int, int, Source], Refusal]:
+    """What :func:`decide_siblings` asks, for a policy that never joins readers of one tensor.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        The ops.
+    op_refusal : callable
+        Why an op is in no group, whatever the other is; None where nothing forbids it.
+    """
+
+    def refusal(first: int, second: int, source: Source) -> Refusal:
+        reason = op_refusal(first) or op_refusal(second)
+        a, b = graph.names((first, second))
+        return Refusal(reason or SiblingsApart(a, b, source[1]))
+
+    return refusal
 
 
 def _readers(graph: DataflowGraph, member: Mapping[int, Group]) -> dict[Source, list[int]]:

@@ -20,10 +20,10 @@ from .base import (
     GroupCheck,
     Partition,
     Refusal,
-    Source,
     decide_edges,
     decide_siblings,
     register_policy,
+    siblings_apart,
 )
 from .budget import check_model, count_refusal
 from .reasons import (
@@ -34,7 +34,6 @@ from .reasons import (
     PathBlocked,
     Reason,
     SeveralReaders,
-    SiblingsApart,
     TooLargeToTry,
     TwoAnchors,
     View,
@@ -120,7 +119,7 @@ class _Run:
         return Partition(
             tuple(groups),
             decide_edges(self.graph, groups, self._edge_refusal),
-            decide_siblings(self.graph, groups, self._sibling_refusal),
+            decide_siblings(self.graph, groups, siblings_apart(self.graph, self._op_refusal)),
         )
 
     def fuse_to_post_dominators(self) -> None:
@@ -307,12 +306,6 @@ class _Run:
             return Refusal(TwoAnchors(first.name, second.name))
         names = first.name, first.kind.value, second.name, second.kind.value
         return Refusal(KindsDoNotMatch(*names))
-
-    def _sibling_refusal(self, first: int, second: int, source: Source) -> Refusal:
-        """Why two readers of one tensor are not in one group."""
-        names = self.graph.ops[first].name, self.graph.ops[second].name
-        reason = self._op_refusal(first) or self._op_refusal(second)
-        return Refusal(reason or SiblingsApart(*names, source[1]))
 
 
 def blocked_by(reason: Reason, consumer: str) -> bool:

@@ -19,10 +19,10 @@ from .base import (
     GroupCheck,
     Partition,
     Refusal,
-    Source,
     decide_edges,
     decide_siblings,
     register_policy,
+    siblings_apart,
 )
 from .budget import check_model, count_refusal, kernel_args, shared_bytes
 from .reasons import (
@@ -33,7 +33,6 @@ from .reasons import (
     ManyProducers,
     Reason,
     SharedMemory,
-    SiblingsApart,
     TooManyArgs,
     View,
 )
@@ -99,7 +98,7 @@ class _Run:
         return Partition(
             tuple(groups),
             decide_edges(self.graph, groups, self._edge_refusal),
-            decide_siblings(self.graph, groups, self._sibling_refusal),
+            decide_siblings(self.graph, groups, siblings_apart(self.graph, self._op_refusal)),
         )
 
     def _starts(self, op: int) -> bool:
@@ -179,9 +178,3 @@ class _Run:
         reason = self._pair_refusal(producer, consumer)
         assert reason is not None, "a pair that nothing forbids is in one chain"
         return Refusal(reason)
-
-    def _sibling_refusal(self, first: int, second: int, source: Source) -> Refusal:
-        """Why two readers of one tensor are not in one group."""
-        names = self.graph.ops[first].name, self.graph.ops[second].name
-        reason = self._op_refusal(first) or self._op_refusal(second)
-        return Refusal(reason or SiblingsApart(*names, source[1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import tvm
 import tvm_ffi
@@ -88,7 +88,7 @@ class BlockFuser:
         Raises
         ------
         PolicyError
-            The policy's groups overlap.
+            The policy's groups overlap, or it says of a pair that is in none that it is fused.
         """
         graph = block.graph
 
@@ -328,6 +328,9 @@ def _without_rim_views(block: BlockGraph, ops: tuple[int, ...]) -> tuple[int, ..
     return tuple(kept)
 
 
+_Decision = TypeVar("_Decision", Decision, SiblingDecision)
+
+
 class _FinalReasons:
     """The policy's decisions, corrected by what became of its groups.
 
@@ -349,34 +352,31 @@ class _FinalReasons:
         self.refused = refused
 
     def edge(self, decision: Decision) -> Decision:
-        producer = self.graph.index[decision.producer]
-        consumer = self.graph.index[decision.consumer]
-        size = self._size_of_common_group(producer, consumer)
+        ends = self.graph.index[decision.producer], self.graph.index[decision.consumer]
+        size = self._size_of_common_group(*ends)
         if size:
-            return replace(decision, reason=together(self.graph, producer, size), tried=())
-        if not decision.fused:
-            return decision
-        refusal = self._refusal(producer, consumer)
-        return replace(decision, reason=refusal.reason, tried=self.graph.names(refusal.ops))
+            return replace(decision, reason=together(self.graph, ends[0], size), tried=())
+        return self._parted(decision, *ends) if decision.fused else decision
 
     def siblings(self, decision: SiblingDecision) -> SiblingDecision:
-        first, second = self.graph.index[decision.first], self.graph.index[decision.second]
-        size = self._size_of_common_group(first, second)
+        ends = self.graph.index[decision.first], self.graph.index[decision.second]
+        size = self._size_of_common_group(*ends)
         if size:
             return replace(decision, reason=Fused(size), tried=())
-        if not decision.fused:
-            return decision
-        refusal = self._refusal(first, second)
+        return self._parted(decision, *ends) if decision.fused else decision
+
+    def _parted(self, decision: _Decision, first: int, second: int) -> _Decision:
+        """The decision on two ops that the policy had put into one group."""
+        refusal = parting(self.refused, first, second)
+        for op in (second, first):
+            if op not in self.member and self.graph.ops[op].is_view:
+                refusal = Refusal(View(self.graph.ops[op].name))
+        if refusal is None:
+            names = " and ".join(self.graph.names((first, second)))
+            raise PolicyError(f"the policy says that {names} are fused: put them into one group")
         return replace(decision, reason=refusal.reason, tried=self.graph.names(refusal.ops))
 
     def _size_of_common_group(self, first: int, second: int) -> int:
         """Ops of the group that both are in; 0 where there is none."""
         group = self.member.get(first)
         return len(group.ops) if group is not None and group is self.member.get(second) else 0
-
-    def _refusal(self, first: int, second: int) -> Refusal:
-        """What parted two ops that the policy had put into one group."""
-        for op in (second, first):
-            if op not in self.member and self.graph.ops[op].is_view:
-                return Refusal(View(self.graph.ops[op].name))
-        return parting(self.refused, first, second)
