@@ -370,7 +370,8 @@ class _Run:
             return Refusal(self._before_contraction(producer, consumer))
         if rows or not (refusal or before):
             kind = self.graph.ops[consumer].kind.value
-            return Refusal(BehindContraction(first, second, kind))
+            need = "whole rows" if rows else "another order"
+            return Refusal(BehindContraction(first, second, kind, need))
         if refusal and not blocked_by(refusal.reason, second):
             return refusal
         places = len({self.nodes.node_of[op] for op in self.graph.consumers(producer)})

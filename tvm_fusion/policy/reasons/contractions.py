@@ -73,12 +73,10 @@ class BehindContraction(Reason):
     producer: str
     consumer: str
     kind: str
+    need: str
     code = "contraction"
     policies = ("stitch",)
-    template = (
-        "{consumer} ({kind}) needs whole rows or another order, and what {producer} makes comes "
-        "tile by tile"
-    )
+    template = "{consumer} ({kind}) needs {need}, and what {producer} makes comes tile by tile"
     remedy = "{consumer} were elementwise"
     example = Example(
         """
@@ -101,7 +99,7 @@ class TwoContractions(Reason):
     code = "contraction"
     policies = ("stitch",)
     template = "{first} and {second} are in the kernels of two contractions"
-    remedy = "{second} were elementwise, and in no kernel of a contraction"
+    remedy = "{second} were in no kernel of a contraction"
     example = _PRODUCT.but("R.exp(x)", "R.matmul(x, w)")
     near_miss = BehindContraction.near_miss
 
