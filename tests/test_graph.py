@@ -272,6 +272,10 @@ def test_a_set_is_convex_if_no_op_outside_lies_between_two_of_its_own(drawn):
         if outside in reached(first, following) and last in reached(outside, following)
     ]
     assert graph.is_convex(members) is not bool(between)
+    detour = graph.detour(members)
+    assert (detour is None) is not bool(between)
+    if detour is not None:
+        assert detour in {(first, outside) for first, outside, _ in between}
 
 
 @given(dags_with_groups())

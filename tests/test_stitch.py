@@ -479,6 +479,17 @@ def test_merging_keeps_an_order_and_finds_every_cycle():
             assert nodes.would_cycle(chosen) == cyclic, f"seed {seed}"
             if not cyclic:
                 nodes.merge(chosen)
+                continue
+            inside, outside = nodes.detour(chosen)
+            assert nodes.node_of[inside] in chosen
+            assert nodes.node_of[outside] not in chosen
+            assert any(nodes.node_of[later] in chosen for later in made.successors(outside))
+            reached = {nodes.node_of[later] for later in made.successors(inside)} - set(chosen)
+            while nodes.node_of[outside] not in reached:
+                ops = [op for node in reached for op in nodes.members[node]]
+                further = {nodes.node_of[later] for op in ops for later in made.successors(op)}
+                assert not further - set(chosen) <= reached, "the op outside is not reached"
+                reached |= further - set(chosen)
 
 
 # -- every reason: one function that triggers it, and one that just does not --------------------

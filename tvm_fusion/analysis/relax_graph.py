@@ -56,8 +56,8 @@ class BlockGraph:
         For each binding the variables it reads.
     readers : dict of relax.Var to list of int
         For each variable the bindings that read it.
-    tensors : dict of hashable to TensorType
-        What the ops read and make, by the keys of ``Op.reads``.
+    describe_tensors : callable
+        Gives the types of what the ops read and make, by the keys of ``Op.reads``.
     order : list of (int, int)
         (earlier, later) bindings that must keep their order without a value flowing.
     """
@@ -68,7 +68,7 @@ class BlockGraph:
     fields_of: dict[int, list[int]]
     uses: list[list[Any]]
     readers: dict[Any, list[int]]
-    tensors: dict[Hashable, TensorType]
+    describe_tensors: Callable[[], dict[Hashable, TensorType]]
     order: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -169,7 +169,7 @@ class _Builder:
             self.fields_of,
             self.uses,
             self.readers,
-            self._tensor_types(),
+            self._tensor_types,
             order,
         )
 

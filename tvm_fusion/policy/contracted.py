@@ -40,11 +40,12 @@ class ContractedGraph:
         The op outside is read by ``nodes``, and needs the op inside, itself or through nodes.
         """
         inside = set(nodes)
+        last = max(self._rank[node] for node in inside)
         origin: dict[int, int] = {}  # a node outside -> the op inside from which it was reached
         stack = [(op, self.node_of[later]) for op, later in self._leaving(inside)]
         while stack:
             op, node = stack.pop()
-            if node in inside or node in origin:
+            if node in inside or node in origin or self._rank[node] > last:
                 continue
             origin[node] = op
             for member in self.members[node]:

@@ -206,7 +206,10 @@ class _Run:
             return rebuild_block(block, [group.function for group in settled.groups], targets)
 
     def _record(self, name: str, block: BlockGraph, settled: Settled, targets: list[str]) -> None:
-        """Tell the recorder and the logger what was decided on a block."""
+        """Tell the recorder and the logger what was decided on a block, if one of them listens."""
+        trace = current_trace()
+        if trace is None and not _LOG.isEnabledFor(logging.INFO):
+            return
         record = BlockRecord(
             function=name,
             policy=self.policy.name,
@@ -217,9 +220,8 @@ class _Run:
             ),
             decisions=settled.decisions,
             siblings=settled.siblings,
-            tensors=block.tensors,
+            tensors=block.describe_tensors(),
         )
-        trace = current_trace()
         if trace is not None:
             trace.blocks.append(record)
         log_block(_LOG, record)
