@@ -10,9 +10,10 @@ import os
 import signal
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
+import random_modules
 import tvm
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -169,6 +170,38 @@ def test_edges_and_siblings_are_those_of_the_graph(name, cuda_target):
                 together = any({*names} <= group for group in merged)
                 if together and not graph.ops[first].is_view and not graph.ops[second].is_view:
                     assert names in pairs, names
+
+
+#: Limits of the random modules: none, and each of those that refuse something.
+LIMITS = [
+    Limits(),
+    Limits(max_group_size=3),
+    Limits(max_fusions=2),
+    Limits(max_kernel_args=4),
+    Limits(shared_memory_bytes=16),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(6))
+def test_reports_on_random_modules_hold_together(seed):
+    policy = ("stitch", "dominator", "single_chain")[seed % 3]
+    mod = random_modules.random_module(seed, most_ops=12)
+    report = explain(mod, TARGET, policy=policy, limits=LIMITS[seed % len(LIMITS)])
+    check_report(report)
+    assert FusionReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+    for first, second in combinations([op.name for op in report.ops], 2):
+        assert report.why(first, second)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("policy", ["stitch", "dominator", "single_chain"])
+@pytest.mark.parametrize("ten", range(10))
+def test_reports_on_many_random_modules_hold_together(ten, policy):
+    for seed in range(100 + 10 * ten, 110 + 10 * ten):
+        mod = random_modules.random_module(seed, most_ops=12)
+        check_report(explain(mod, TARGET, policy=policy, limits=LIMITS[seed % len(LIMITS)]))
 
 
 def test_several_functions_keep_their_names_apart():
@@ -417,6 +450,10 @@ def test_bad_input_is_named():
         explain(5, TARGET)
     with pytest.raises(tf.LimitsError, match="of type dict: give"):
         explain(mod, TARGET, limits={"max_depth": 2})
+    with pytest.raises(ModelError, match="no symbolic extent is named 'k': the model has none"):
+        explain(mod, TARGET, assume={"k": 3})
+    with pytest.raises(ModelError, match="named 'k': the model has n"):
+        explain(small("softmax_chain", batch="n"), TARGET, assume={"n": 8, "k": 3})
     one = explain(mod, TARGET, no_fuse="softmax")
     assert one.header.no_fuse == ("softmax",)
     assert [c.what for c in explain(mod, TARGET).diff(one).settings] == ["no_fuse"]

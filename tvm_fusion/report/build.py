@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import relax
 
 from .. import __version__
+from ..analysis.blocks import iter_params, vars_of
 from ..analysis.traffic import Totals, call_traffic, sum_up
 from ..device import Device
 from ..device.gpu import DEFAULT_TARGET
@@ -60,8 +61,8 @@ def explain(
     Raises
     ------
     TVMFusionError
-        ``no_fuse`` names what is not there, a symbolic extent has no value in ``assume``, or the
-        target is no CUDA GPU.
+        ``no_fuse`` or ``assume`` name what is not there, a symbolic extent has no value in
+        ``assume``, or the target is no CUDA GPU.
 
     Examples
     --------
@@ -118,6 +119,7 @@ def build_and_explain(
             fused = _run(OperatorFusion(chosen, limits, no_fuse, feedback), legal)
         if not callable(no_fuse):
             _check_names(no_fuse, trace)
+        _check_extents(assume or {}, legal)
         progress("unfused")
         with phase("unfused"), record():
             unfused = _unfused(legal, gpu, chosen)
@@ -214,6 +216,23 @@ def _versions() -> dict[str, str]:
         "tvm_fusion": __version__,
         "python": platform.python_version(),
     }
+
+
+def _check_extents(assume: Mapping[str, int], mod: tvm.IRModule) -> None:
+    """Refuse a value for an extent that is not there: most likely its name is misspelt."""
+    known: dict[str, None] = {}
+    for func in mod.functions.values():
+        if isinstance(func, relax.Function):
+            symbols = list(relax.analysis.defined_symbolic_vars(func))
+        else:
+            symbols = [
+                v for p in iter_params(func) for extent in p.ty.shape for v in vars_of(extent)
+            ]
+        known.update((symbol.name, None) for symbol in symbols)
+    for name in assume:
+        if name not in known:
+            some = ", ".join(known) or "none"
+            raise ModelError(f"no symbolic extent is named {name!r}: the model has {some}")
 
 
 def _check_names(no_fuse: Iterable[str], trace: Trace) -> None:
