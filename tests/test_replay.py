@@ -21,8 +21,9 @@ from tvm_fusion import Limits, Reason
 from tvm_fusion.analysis import DataflowGraph
 from tvm_fusion.device import Device
 from tvm_fusion.policy import get_policy
+from tvm_fusion.policy.base import Refusal, parting
 from tvm_fusion.policy.budget import count_refusal
-from tvm_fusion.policy.reasons import OutOfFusions
+from tvm_fusion.policy.reasons import OutOfFusions, TooDeep
 from tvm_fusion.policy.single_chain import _Run as SingleChainRun
 from tvm_fusion.policy.union import GrowingGroups
 from tvm_fusion.policy.units import UnitPlanner
@@ -120,6 +121,15 @@ def test_refusals_on_networks_pass_at_the_limit_that_they_name(name):
     for field, values in TIGHT.items():
         check_refusals("stitch", graph, Limits(**{field: values[1]}), seen)
     assert seen
+
+
+def test_of_several_cuts_the_one_that_parted_a_pair_is_told():
+    first, second, third = TooDeep(9, 1), TooDeep(5, 1), TooDeep(3, 1)
+    cuts = [Refusal(first, (0, 1, 2, 3, 4)), Refusal(second, (0, 1, 2)), Refusal(third, (3, 4))]
+    assert parting(cuts, 0, 3).reason == first
+    assert parting(cuts, 0, 2).reason == second
+    assert parting(cuts, 4, 3).reason == third
+    assert parting(cuts, 0, 5) is None
 
 
 def test_shared_memory_that_no_gpu_grants_is_not_asked_for():
