@@ -85,11 +85,15 @@ def test_edges_are_drawn_by_verdict(report, page):
         assert style in classes[i]
 
 
-def test_every_edge_is_in_the_list_too(report, page):
+def test_every_pair_is_in_a_list_too(report, page):
     chosen = Elements(page).values("data-select")
     for i, edge in enumerate(report.edges):
         assert f"edge:{i}" in chosen
         assert f"{edge.producer} &rarr; {edge.consumer}" in page
+    assert report.siblings
+    for i, pair in enumerate(report.siblings):
+        assert f"sibling:{i}" in chosen
+        assert f"{pair.first}, {pair.second}" in page
 
 
 def test_page_names_all_settings_kernels_and_assumptions(report, page):
