@@ -256,6 +256,15 @@ def test_each_call_is_counted_with_its_own_extents():
     assert moved == {"a": 512 * 10, "b": 512 * 1000, "c": 512 * 32}
 
 
+def test_a_module_may_hold_functions_that_are_neither_relax_nor_tir():
+    mod = small("softmax_chain", batch="n")
+    outside = {tvm.ir.GlobalVar("outside"): tvm.relax.ExternFunc("outside")}
+    report = explain(
+        tvm.IRModule({**dict(mod.functions.items()), **outside}), TARGET, assume={"n": 8}
+    )
+    check_report(report)
+
+
 def test_calls_in_no_dataflow_block_are_noted():
     @I.ir_module
     class Bare:

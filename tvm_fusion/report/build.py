@@ -5,10 +5,11 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import relax
+from tvm import relax, tirx
 
 from .. import __version__
 from ..analysis.blocks import iter_params, vars_of
@@ -119,7 +120,8 @@ def build_and_explain(
             fused = _run(OperatorFusion(chosen, limits, no_fuse, feedback), legal)
         if not callable(no_fuse):
             _check_names(no_fuse, trace)
-        _check_extents(assume or {}, legal)
+        if assume:
+            _check_extents(assume, legal)
         progress("unfused")
         with phase("unfused"), record():
             unfused = _unfused(legal, gpu, chosen)
@@ -222,12 +224,12 @@ def _check_extents(assume: Mapping[str, int], mod: tvm.IRModule) -> None:
     """Refuse a value for an extent that is not there: most likely its name is misspelt."""
     known: dict[str, None] = {}
     for func in mod.functions.values():
+        symbols: list[Any] = []
         if isinstance(func, relax.Function):
-            symbols = list(relax.analysis.defined_symbolic_vars(func))
-        else:
-            symbols = [
-                v for p in iter_params(func) for extent in p.ty.shape for v in vars_of(extent)
-            ]
+            symbols += relax.analysis.defined_symbolic_vars(func)
+        elif isinstance(func, tirx.PrimFunc):
+            extents = (extent for param in iter_params(func) for extent in param.ty.shape)
+            symbols += (var for extent in extents for var in vars_of(extent))
         known.update((symbol.name, None) for symbol in symbols)
     for name in assume:
         if name not in known:
