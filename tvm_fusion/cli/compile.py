@@ -121,14 +121,15 @@ def make_directories(out: Path | None, *files: Path | None) -> None:
 
 def _write(made: Build, settings: Settings) -> None:
     if settings.out is not None:
-        _write_text(settings.out / "kernels.cu", cuda_source(made.executable))
-        _write_text(settings.out / "fused.py", made.fused.script() + "\n")
+        write_text(settings.out / "kernels.cu", cuda_source(made.executable))
+        write_text(settings.out / "fused.py", made.fused.script() + "\n")
         made.report.save(settings.out / "report.json")
     if settings.json is not None:
         made.report.save(settings.json)
 
 
-def _write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a text file as every command does."""
     path.write_text(text, encoding="utf-8")
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from ..errors import ReportError
 from ..report import FusionReport, make_console, render
-from .compile import fuse_and_explain, make_directories, progress
+from .compile import fuse_and_explain, make_directories, progress, write_text
 from .options import Questions, Settings
 
 
@@ -66,16 +65,12 @@ def _write(report: FusionReport, settings: Settings, questions: Questions) -> No
     if settings.json is not None:
         report.save(settings.json)
     if questions.html is not None:
-        _write_text(questions.html, report.to_html())
+        write_text(questions.html, report.to_html())
     if questions.graphviz is not None:
-        _write_text(questions.graphviz, report.to_graphviz())
+        write_text(questions.graphviz, report.to_graphviz())
     if questions.mermaid is not None:
-        _write_text(questions.mermaid, report.to_mermaid())
+        write_text(questions.mermaid, report.to_mermaid())
     if questions.model_explorer is not None:
-        _write_text(questions.model_explorer, json.dumps(report.to_model_explorer(), indent=1))
+        write_text(questions.model_explorer, json.dumps(report.to_model_explorer(), indent=1))
     if questions.chrome_trace is not None:
-        _write_text(questions.chrome_trace, json.dumps(report.to_chrome_trace(), indent=1))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+        write_text(questions.chrome_trace, json.dumps(report.to_chrome_trace(), indent=1))

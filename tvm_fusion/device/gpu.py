@@ -132,9 +132,7 @@ class Device:
                 f"block; name a tag like {DEFAULT_TARGET!r} to be exact",
                 stacklevel=2,
             )
-        tag = str(target.tag)
-        arch = str(attrs.get("arch") or "")
-        l2_cache = int(attrs.get("l2_cache_size_bytes") or 0) or None
+        tag, arch, l2_cache = _identity(target)
         figures = figures_of(find_product(tag, arch, l2_cache))
         if l2_cache is not None:
             figures = replace(figures, l2_cache_bytes=l2_cache)
@@ -152,8 +150,8 @@ class Device:
     @staticmethod
     def source(target: tvm.target.Target) -> str:
         """Where the figures of a target come from, as a sentence."""
-        tag, arch = str(target.tag), str(target.attrs.get("arch") or "")
-        product = find_product(tag, arch, int(target.attrs.get("l2_cache_size_bytes") or 0) or None)
+        tag, arch, l2_cache = _identity(target)
+        product = find_product(tag, arch, l2_cache)
         if tag == product:
             return f"the target's tag {tag}"
         if compute_capability(arch) is not None:
@@ -179,6 +177,13 @@ class Device:
         if isinstance(wanted, str):
             return self.opt_in_shared_memory_bytes
         return min(wanted, self.opt_in_shared_memory_bytes)
+
+
+def _identity(target: tvm.target.Target) -> tuple[str, str, int | None]:
+    """The tag, the architecture and the L2 cache in bytes, by which a product is found."""
+    attrs = target.attrs
+    l2_cache = int(attrs.get("l2_cache_size_bytes") or 0) or None
+    return str(target.tag), str(attrs.get("arch") or ""), l2_cache
 
 
 def _capability(tag: str, arch: str) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...policy.reasons import DUPLICATED, FUSED, REFUSED
 from ..data import FUSED_KERNEL, VIEW, EdgeEntry, GroupEntry, OpEntry, ReportData
 from ..words import amount, kind_words, shortened, wrapped
 from .layout import Box, Point, lay_out
-from .reasons import FREE, reason_classes, style_of
+from .reasons import FREE, Classes, style_of
 
 #: Colours of groups that the style sheet has.
 GROUP_COLOURS = 12
@@ -127,12 +127,20 @@ class _Sketch:
         return tuple(found)
 
 
-def draw_before(report: ReportData) -> Drawing:
-    """The graph of ops with all its edges."""
+def draw_before(report: ReportData, colours: Mapping[str, str], reasons: Classes) -> Drawing:
+    """The graph of ops with all its edges.
+
+    Parameters
+    ----------
+    report : ReportData
+        What to draw.
+    colours : mapping of str to str
+        For each group the class of its colour.
+    reasons : mapping
+        The classes of edges.
+    """
     groups = {group.name: group for group in report.groups}
-    colours = group_colours(report)
     index = {op.name: i for i, op in enumerate(report.ops)}
-    reasons = reason_classes(report)
     sketches = [_op(i, op, groups[op.group], colours[op.group]) for i, op in enumerate(report.ops)]
     links = [
         Link(
@@ -146,12 +154,16 @@ def draw_before(report: ReportData) -> Drawing:
     return _draw(sketches, links)
 
 
-def draw_after(report: ReportData) -> Drawing:
-    """The graph of groups; one edge stands for all that pass from one to the other."""
-    colours = group_colours(report)
+def draw_after(report: ReportData, colours: Mapping[str, str], reasons: Classes) -> Drawing:
+    """The graph of groups; one edge stands for all that pass from one to the other.
+
+    Parameters
+    ----------
+    report, colours, reasons
+        As for :func:`draw_before`.
+    """
     ops = {op.name: op for op in report.ops}
     index = {group.name: i for i, group in enumerate(report.groups)}
-    reasons = reason_classes(report)
     sketches = [
         _group(i, group, ops[group.ops[0]], colours[group.name])
         for i, group in enumerate(report.groups)
@@ -177,7 +189,7 @@ def group_colours(report: ReportData) -> dict[str, str]:
     return {group.name: colours.get(group.name, group.kind) for group in report.groups}
 
 
-def _edge_classes(edge: EdgeEntry, reasons: dict[tuple[str, str], str]) -> str:
+def _edge_classes(edge: EdgeEntry, reasons: Classes) -> str:
     """The style of an edge, then the class of its reason."""
     style = style_of(edge.reason)
     return f"{style} {reasons[style, edge.reason.code]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from markupsafe import Markup
 from .. import words
 from ..data import ReportData
 from .drawing import draw_after, draw_before, group_colours
-from .reasons import reason_rows
+from .reasons import Classes, reason_rows
 from .tables import charts, kernel_rows, limits, phases
 
 #: Style sheets and scripts, in the order in which they stand in the page.
@@ -37,7 +38,8 @@ def render_html(report: ReportData) -> str:
     str
         HTML.
     """
-    colours = group_colours(report)
+    colours, rows = group_colours(report), reason_rows(report)
+    classes = {(row.style, row.reason.code): row.css for row in rows}
     return (
         _environment()
         .get_template("page.html.j2")
@@ -47,10 +49,13 @@ def render_html(report: ReportData) -> str:
             charts=charts(report.header),
             limits=limits(report.header),
             phases=phases(report.header),
-            drawings={"before": draw_before(report), "after": draw_after(report)},
-            reasons=reason_rows(report),
+            drawings={
+                "before": draw_before(report, colours, classes),
+                "after": draw_after(report, colours, classes),
+            },
+            reasons=rows,
             kernels=kernel_rows(report, colours),
-            data=_data(report, colours),
+            data=_data(report, colours, classes),
             styles=[_text(name) for name in _STYLES],
             scripts=[_text(name) for name in _SCRIPTS],
         )
@@ -78,9 +83,9 @@ def _text(name: str) -> Markup:
     return Markup(loader.get_source(_environment(), name)[0])
 
 
-def _data(report: ReportData, colours: dict[str, str]) -> Markup:
+def _data(report: ReportData, colours: Mapping[str, str], classes: Classes) -> Markup:
     """What the script shows on demand as JSON that is safe inside of a script element."""
     data: dict[str, Any] = {name: [asdict(e) for e in getattr(report, name)] for name in _SHOWN}
     data["colours"] = [colours[group.name] for group in report.groups]
-    data["reasons"] = {f"{row.style} {row.reason.code}": row.css for row in reason_rows(report)}
+    data["reasons"] = {f"{style} {code}": css for (style, code), css in classes.items()}
     return htmlsafe_json_dumps(data, default=str, separators=(",", ":"))

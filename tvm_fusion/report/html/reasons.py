@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...policy.reasons import REFUSED, VERDICTS
@@ -13,6 +13,9 @@ FREE = "free"
 
 #: Ways to draw an edge, in the order of the legend.
 STYLES = (*VERDICTS, FREE)
+
+#: For each style and code of a reason the class of its edges.
+Classes = Mapping[tuple[str, str], str]
 
 #: Colours of refusals that the style sheet has; further reasons share the last one.
 _COLOURS = 10
@@ -56,11 +59,6 @@ class ReasonRow:
 def style_of(reason: ReasonEntry) -> str:
     """How an edge with this reason is drawn."""
     return FREE if reason.is_free else reason.verdict
-
-
-def reason_classes(report: ReportData) -> dict[tuple[str, str], str]:
-    """For each style and code the class of its edges."""
-    return {(row.style, row.reason.code): row.css for row in reason_rows(report)}
 
 
 def reason_rows(report: ReportData) -> list[ReasonRow]:
